@@ -1,0 +1,33 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench docs
+ARGS ?=
+BIN := .venv/bin
+# the Java which setup found or installed, where JAVA_HOME alone would not do
+JAVA = JAVA_HOME="$$(cat .venv/java_home 2>/dev/null || printf %s "$$JAVA_HOME")"
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make or update the environment in .venv (quick when there is nothing to do)
+	@scripts/setup.sh
+
+demo: setup ## Run the demo; ARGS="..." passes options on
+	@$(JAVA) $(BIN)/slackwater demo $(ARGS)
+
+test: setup check ## Run the checks, then all tests
+	$(JAVA) $(BIN)/python -m pytest $(ARGS)
+
+check: setup ## Check style, format, types and the layers of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup ## Run the benchmarks, results into docs/results
+	@mkdir -p docs/results
+	$(JAVA) $(BIN)/slackwater bench panes --json docs/results/panes.json
+	$(JAVA) $(BIN)/slackwater bench queries --json docs/results/queries.json
+	$(JAVA) $(BIN)/slackwater bench recovery --json docs/results/recovery.json
+
+docs: setup ## Draw the figures of the documentation again from the results
+	$(JAVA) $(BIN)/python -m slackwater.benchmarks.figures

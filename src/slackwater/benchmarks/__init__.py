@@ -1,0 +1,1 @@
+"""Benchmarks: measurements against plain Spark and other peers."""

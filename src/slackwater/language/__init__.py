@@ -1,0 +1,1 @@
+"""The query language: parsing SQL text into typed, checked queries."""

@@ -1,0 +1,100 @@
+"""``WITH <contract>``: the words after a query that say what its reader tolerates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slackwater.errors import LanguageError
+from slackwater.language.contracts import Contract, Drift, Error, Exact, Fill, Precision, Standing, Subset
+from slackwater.language.tokens import Cursor
+
+CONTRACT_WORDS = ("EXACT", "ERROR", "SUBSET", "PRECISION", "DRIFT")
+STANDING_WORDS = ("WEIGHT", "PRIORITY")
+
+
+def parse_contract(cursor: Cursor) -> tuple[Contract | None, Standing]:
+    """The contract at the cursor, to the end of the statement.
+
+    WEIGHT and PRIORITY may stand alone; they then go to the contract the query gets by default.
+    """
+    at = cursor.position()
+    if cursor.word in STANDING_WORDS:
+        standing = _standing(cursor)
+        _end(cursor)
+        return None, standing
+    word = cursor.choose(CONTRACT_WORDS, "after WITH")
+    try:
+        contract = _PARSERS[word](cursor)
+        if isinstance(contract, Exact | Error | Subset):
+            standing = _standing(cursor)
+            contract = replace(contract, weight=standing.weight, priority=standing.priority)
+        elif cursor.word in STANDING_WORDS:
+            raise cursor.error(
+                f"{cursor.word} does not go with {word}",
+                hint=f"{word} is a promise that load does not weaken, so there is nothing to weigh; "
+                "WEIGHT and PRIORITY go with EXACT, ERROR and SUBSET",
+            )
+    except ValueError as error:
+        raise cursor.error(str(error), at=at) from None
+    _end(cursor)
+    return contract, Standing()
+
+
+def _exact(cursor: Cursor) -> Contract:
+    return Exact()
+
+
+def _error(cursor: Cursor) -> Contract:
+    bound = 0.05 if cursor.done or cursor.word in ("CONFIDENCE", *STANDING_WORDS) else cursor.percent("the error")
+    confidence = cursor.percent("the confidence") if cursor.accept("CONFIDENCE") else 0.95
+    return Error(bound, confidence)
+
+
+def _subset(cursor: Cursor) -> Contract:
+    cursor.expect("GAP", "after SUBSET, then the most answers that may be missing in a row")
+    gap = cursor.integer("the gap")
+    fill: Fill | None = None
+    if cursor.accept("FILL"):
+        fill = "linear" if cursor.choose(("LINEAR", "LAST"), "after FILL") == "LINEAR" else "last"
+    return Subset(gap, fill)
+
+
+def _precision(cursor: Cursor) -> Contract:
+    return Precision(cursor.number("the width of the interval"), immediate=cursor.accept("IMMEDIATE"))
+
+
+def _drift(cursor: Cursor) -> Contract:
+    bound = cursor.number("the drift")
+    relative = cursor.accept("%")
+    belief = cursor.percent("the belief") if cursor.accept("BELIEF") else 0.95
+    return Drift(bound / 100 if relative else bound, relative, belief, extrapolate=cursor.accept("EXTRAPOLATE"))
+
+
+_PARSERS = {"EXACT": _exact, "ERROR": _error, "SUBSET": _subset, "PRECISION": _precision, "DRIFT": _drift}
+
+
+def _standing(cursor: Cursor) -> Standing:
+    weight, priority = 1.0, None
+    while not cursor.done and cursor.word in STANDING_WORDS:
+        if cursor.accept("WEIGHT"):
+            weight = cursor.number("the weight")
+        else:
+            cursor.accept("PRIORITY")
+            priority = cursor.integer("the priority")
+    return _validated(cursor, weight, priority)
+
+
+def _validated(cursor: Cursor, weight: float, priority: int | None) -> Standing:
+    try:
+        return Standing(weight=weight, priority=priority)
+    except ValueError as error:
+        raise cursor.error(str(error)) from None
+
+
+def _end(cursor: Cursor) -> None:
+    if not cursor.done:
+        raise _unexpected(cursor)
+
+
+def _unexpected(cursor: Cursor) -> LanguageError:
+    return cursor.error(f"unexpected {cursor.found()} after the contract", hint="a contract ends the statement: put ; before the next one")

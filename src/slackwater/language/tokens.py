@@ -1,0 +1,191 @@
+"""A cursor over the tokens of a SQL text that knows where it is and complains well."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from functools import cache
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType
+
+from slackwater.errors import LanguageError, Position
+from slackwater.language.durations import unit_micros
+
+
+@cache
+def _dialect() -> Spark:
+    return Spark()
+
+
+def position_at(text: str, offset: int) -> Position:
+    """Line and column, from 1, of an offset into a text."""
+    before = text[:offset]
+    return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1, offset)
+
+
+def tokenize(text: str, file: str = "") -> list[Token]:
+    """The tokens of a text in Spark's SQL, ``window(`` being a call and no clause."""
+    try:
+        tokens = _dialect().tokenize(text)
+    except TokenError as error:
+        raise LanguageError(
+            f"the text breaks off inside a string, comment or quoted name: {str(error).splitlines()[0]}",
+            text=text,
+            file=file,
+            position=position_at(text, len(text.rstrip())),
+            hint="close every ' and ` and every /* comment",
+        ) from None
+    calls = []
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if (
+            token.token_type is TokenType.WINDOW
+            and following is not None
+            and following.token_type is TokenType.L_PAREN
+        ):
+            token = Token(
+                TokenType.VAR, token.text, line=token.line, col=token.col, start=token.start, end=token.end
+            )
+        calls.append(token)
+    return calls
+
+
+class Cursor:
+    """Walks the tokens of one statement."""
+
+    def __init__(self, tokens: Sequence[Token], text: str, file: str = "") -> None:
+        self.tokens = tokens
+        self.text = text
+        self.file = file
+        self.index = 0
+
+    @property
+    def done(self) -> bool:
+        return self.index >= len(self.tokens)
+
+    @property
+    def token(self) -> Token | None:
+        return None if self.done else self.tokens[self.index]
+
+    @property
+    def word(self) -> str:
+        """The present token in upper case; empty at the end and for strings."""
+        token = self.token
+        if token is None or token.token_type is TokenType.STRING:
+            return ""
+        return str(token.text).upper()
+
+    def position(self) -> Position:
+        """Where the present token starts, or just after the last one."""
+        token = self.token
+        if token is not None:
+            return position_at(self.text, token.start)
+        return position_at(self.text, self.tokens[-1].end + 1 if self.tokens else 0)
+
+    def error(self, message: str, *, hint: str = "", at: Position | None = None) -> LanguageError:
+        return LanguageError(message, text=self.text, position=at or self.position(), hint=hint, file=self.file)
+
+    def found(self) -> str:
+        token = self.token
+        return "the end of the statement" if token is None else repr(self.text[token.start : token.end + 1])
+
+    def accept(self, *words: str) -> bool:
+        """Step over the given words if they come next, all of them or none."""
+        # sqlglot makes one token of some pairs (GROUP BY, IF EXISTS is two): compare joined text.
+        start = self.index
+        for wanted in words:
+            if self.word != wanted:
+                self.index = start
+                return False
+            self.index += 1
+        return True
+
+    def expect(self, word: str, context: str) -> None:
+        if not self.accept(word):
+            raise self.error(f"expected {word} {context}, found {self.found()}")
+
+    def choose(self, words: Sequence[str], context: str) -> str:
+        """Step over one of the words and return it."""
+        word = self.word
+        if word in words:
+            self.index += 1
+            return word
+        near = difflib.get_close_matches(word, words, n=1)
+        hint = f"did you mean {near[0]}?" if near else ""
+        raise self.error(f"expected {' or '.join(words)} {context}, found {self.found()}", hint=hint)
+
+    def name(self, what: str) -> str:
+        """A plain or back-quoted name."""
+        token = self.token
+        if token is None or token.token_type in (TokenType.STRING, TokenType.NUMBER) or not (
+            token.token_type is TokenType.IDENTIFIER or token.text[:1].isalpha() or token.text[:1] == "_"
+        ):
+            raise self.error(f"expected {what}, found {self.found()}")
+        self.index += 1
+        return str(token.text)
+
+    def string(self, what: str) -> str:
+        token = self.token
+        if token is None or token.token_type is not TokenType.STRING:
+            raise self.error(f"expected {what} in single quotes, found {self.found()}")
+        self.index += 1
+        return str(token.text)
+
+    def number(self, what: str) -> float:
+        token = self.token
+        sign = -1.0 if self.accept("-") else 1.0
+        token = self.token
+        if token is None or token.token_type is not TokenType.NUMBER:
+            raise self.error(f"expected {what} (a number), found {self.found()}")
+        self.index += 1
+        return sign * float(token.text)
+
+    def integer(self, what: str) -> int:
+        at = self.position()
+        value = self.number(what)
+        if value != int(value):
+            raise self.error(f"expected {what} (a whole number), found {value:g}", at=at)
+        return int(value)
+
+    def percent(self, what: str) -> float:
+        """A share written with its sign: ``5%`` is 0.05."""
+        value = self.number(what)
+        if not self.accept("%"):
+            raise self.error(
+                f"expected % after {what}, found {self.found()}", hint=f"write {value * 100:g}% or {value:g}%"
+            )
+        return value / 100
+
+    def duration(self, what: str) -> int:
+        """A length of time such as ``2 SECONDS``, in microseconds."""
+        amount = self.number(f"{what}, such as 2 SECONDS")
+        at = self.position()
+        unit = self.name("a unit of time after the number")
+        micros = unit_micros(unit)
+        if micros is None:
+            raise self.error(
+                f"{unit!r} is not a unit of fixed length", at=at, hint="use MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS"
+            )
+        return round(amount * micros)
+
+    def until(self, stop: int) -> Sequence[Token]:
+        """The tokens from here to index ``stop``, stepping over them."""
+        taken = self.tokens[self.index : stop]
+        self.index = stop
+        return taken
+
+    def closing(self) -> int:
+        """The index of the parenthesis that closes the one before the cursor."""
+        depth = 1
+        for index in range(self.index, len(self.tokens)):
+            if self.tokens[index].token_type is TokenType.L_PAREN:
+                depth += 1
+            elif self.tokens[index].token_type is TokenType.R_PAREN:
+                depth -= 1
+                if depth == 0:
+                    return index
+        raise self.error("a parenthesis is opened here and never closed", at=self._before())
+
+    def _before(self) -> Position:
+        return position_at(self.text, self.tokens[max(0, self.index - 1)].start)

@@ -1,0 +1,175 @@
+"""Aggregate calls found in sqlglot's trees, under one name each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from slackwater.plan.functions import Functions
+
+_BY_CLASS: dict[type[exp.Expression], str] = {
+    exp.Count: "count",
+    exp.CountIf: "count_if",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+    exp.Median: "percentile",
+    exp.Quantile: "percentile",
+    exp.PercentileCont: "percentile",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+}
+_BY_NAME = {
+    "mean": "avg",
+    "every": "bool_and",
+    "some": "bool_or",
+    "std": "stddev_samp",
+    "var_samp": "var_samp",
+    "stddev": "stddev_samp",
+}
+_INSTEAD = {
+    "approx_count_distinct": "COUNT(DISTINCT x)",
+    "percentile_approx": "percentile(x, p), which is exact",
+    "approx_percentile": "percentile(x, p), which is exact",
+    "collect_list": "a set-valued query (no aggregate)",
+    "collect_set": "COUNT(DISTINCT x), or a set-valued query",
+    "first": "MIN or MAX: rows of a window have no order",
+    "last": "MIN or MAX: rows of a window have no order",
+    "any_value": "MIN or MAX",
+}
+SUPPORTED = (
+    "COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE (and their _POP), MEDIAN, PERCENTILE, COUNT(DISTINCT), "
+    "COUNT_IF, BOOL_AND, BOOL_OR, and aggregates registered from Python"
+)
+
+
+@dataclass(frozen=True)
+class RawCall:
+    """An aggregate as found: the arguments are still trees."""
+
+    function: str
+    arguments: tuple[exp.Expression, ...]
+    condition: exp.Expression | None = None
+    parameter: float | None = None
+
+
+class UnsupportedAggregate(ValueError):
+    """Raised with what to use instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        self.hint = hint
+        super().__init__(message)
+
+
+def is_aggregate(node: exp.Expression, functions: Functions) -> bool:
+    """Whether a node, taken by itself, is an aggregate call (with its FILTER or WITHIN GROUP)."""
+    if isinstance(node, exp.Filter | exp.WithinGroup):
+        return is_aggregate(node.this, functions)
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower()
+        return name in _BY_NAME or name in _INSTEAD or functions.aggregate(name) is not None
+    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Any) and not _is_quantifier(node))
+
+
+def _is_quantifier(node: exp.Any) -> bool:
+    return isinstance(node.parent, exp.Predicate)
+
+
+def raw_call(node: exp.Expression, functions: Functions) -> RawCall:
+    """The call that an aggregate node makes."""
+    if isinstance(node, exp.Filter):
+        inner = raw_call(node.this, functions)
+        condition = node.expression.this
+        if inner.condition is not None:
+            condition = exp.and_(inner.condition.copy(), condition.copy())
+        return RawCall(inner.function, inner.arguments, condition, inner.parameter)
+    if isinstance(node, exp.WithinGroup):
+        return _within_group(node)
+    if isinstance(node, exp.Anonymous):
+        return _named(str(node.this).lower(), tuple(node.expressions), functions)
+    if isinstance(node, exp.Any):
+        return RawCall("bool_or", (node.this.unnest(),))
+    function = _BY_CLASS.get(type(node))
+    if function is None:
+        raise _unsupported(node.sql_name() if isinstance(node, exp.Func) else type(node).__name__)
+    if function == "count":
+        return _count(node)
+    if function == "count_if":
+        return RawCall("count", (), node.this)
+    if function == "percentile":
+        return RawCall("percentile", (node.this,), None, _percentile(node.args.get("quantile")))
+    argument = node.this
+    if isinstance(argument, exp.Distinct):
+        if function in ("sum", "avg"):
+            return RawCall(f"{function}_distinct", (argument.expressions[0],))
+        argument = argument.expressions[0]
+    return RawCall(function, (argument,))
+
+
+def _named(name: str, arguments: tuple[exp.Expression, ...], functions: Functions) -> RawCall:
+    if functions.aggregate(name) is not None:
+        return RawCall(name, arguments)
+    if name in _BY_NAME:
+        return RawCall(_BY_NAME[name], arguments)
+    raise _unsupported(name)
+
+
+def _count(node: exp.Expression) -> RawCall:
+    counted = node.this
+    if isinstance(counted, exp.Distinct):
+        return RawCall("count_distinct", tuple(counted.expressions))
+    extra = node.args.get("expressions") or []
+    if isinstance(counted, exp.Star) or (isinstance(counted, exp.Literal) and not extra):
+        return RawCall("count", ())
+    if extra:
+        # count(a, b) counts the rows in which none is null
+        present = [exp.not_(exp.Is(this=e.copy(), expression=exp.null())) for e in (counted, *extra)]
+        return RawCall("count", (), exp.and_(*present))
+    return RawCall("count", (counted,))
+
+
+def _within_group(node: exp.WithinGroup) -> RawCall:
+    function = node.this
+    ordered = node.expression.expressions[0]
+    if not isinstance(function, exp.PercentileCont | exp.Quantile):
+        raise UnsupportedAggregate(
+            f"{function.sql('spark')} WITHIN GROUP is not supported", "use percentile_cont(p) WITHIN GROUP (ORDER BY x)"
+        )
+    share = function.this if isinstance(function, exp.PercentileCont) else function.args.get("quantile")
+    parameter = _percentile(share)
+    return RawCall("percentile", (ordered.this,), None, 1 - parameter if ordered.args.get("desc") else parameter)
+
+
+def _percentile(share: exp.Expression | None) -> float:
+    if share is None:
+        return 0.5
+    try:
+        value = float(share.sql("spark"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise UnsupportedAggregate(
+            f"the percentile must be a number from 0 to 1, found {share.sql('spark')}", "percentile(x, 0.99)"
+        )
+    return value
+
+
+def _unsupported(name: str) -> UnsupportedAggregate:
+    instead = _INSTEAD.get(name.lower())
+    hint = f"use {instead}" if instead else f"there are {SUPPORTED}"
+    return UnsupportedAggregate(f"{name.upper()} is not an aggregate that Slackwater keeps", hint)
+
+
+def extract(
+    root: exp.Expression, functions: Functions, replace: Callable[[exp.Expression], exp.Expression]
+) -> exp.Expression:
+    """A copy of a tree with every aggregate (the outermost) replaced by what ``replace`` gives."""
+    return root.copy().transform(lambda node: replace(node) if is_aggregate(node, functions) else node)

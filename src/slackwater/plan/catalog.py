@@ -1,0 +1,174 @@
+"""Everything declared so far, as one immutable value; a statement gives the next one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from slackwater.language.contracts import Contract, Precision, Standing
+from slackwater.language.parse import parse
+from slackwater.language.statements import (
+    AlterQuery,
+    AnyStatement,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    CreateView,
+    Drop,
+    Explain,
+    Source,
+)
+from slackwater.plan.analyse import Known, analyse
+from slackwater.plan.functions import Functions
+from slackwater.plan.honour import Refused, honour, settle
+from slackwater.plan.model import Step
+
+Declared = CreateStream | CreateTable | CreateView | CreateQuery
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Streams, tables, views and queries by lower-case name, in the order of declaration."""
+
+    declared: Mapping[str, Declared] = field(default_factory=dict)
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    contracts: Mapping[str, Contract] = field(default_factory=dict)
+    """By query; where ALTER has changed one, the changed one."""
+    functions: Functions = field(default_factory=Functions, compare=False)
+
+    @property
+    def streams(self) -> dict[str, CreateStream]:
+        return {n: d for n, d in self.declared.items() if isinstance(d, CreateStream)}
+
+    @property
+    def tables(self) -> dict[str, CreateTable]:
+        return {n: d for n, d in self.declared.items() if isinstance(d, CreateTable)}
+
+    @property
+    def queries(self) -> dict[str, Step]:
+        """The published steps, with their contracts."""
+        return {n: replace(s, contract=self.contracts[n]) for n, s in self.steps.items() if s.published}
+
+    def step_of(self, source: str) -> Step | None:
+        """The windowed step that a path reads, None where it reads a stream."""
+        return self.steps.get(source.lower())
+
+    def apply(self, statement: AnyStatement) -> Catalog:
+        """The catalog after a statement; raises LanguageError where it cannot be."""
+        if isinstance(statement, CreateStream | CreateTable):
+            self._free(statement.name, statement.source)
+            return replace(self, declared={**self.declared, statement.name.lower(): statement})
+        if isinstance(statement, CreateView | CreateQuery):
+            return self._create(statement)
+        if isinstance(statement, AlterQuery):
+            return self._alter(statement)
+        if isinstance(statement, Drop):
+            return self._drop(statement)
+        assert isinstance(statement, Explain)
+        return self
+
+    def apply_all(self, statements: Iterable[AnyStatement]) -> Catalog:
+        catalog = self
+        for statement in statements:
+            catalog = catalog.apply(statement)
+        return catalog
+
+    def sql(self) -> str:
+        """A text that declares all of this again, altered contracts included."""
+        parts = []
+        for name, declared in self.declared.items():
+            parts.append(declared.sql)
+            if isinstance(declared, CreateQuery) and self.contracts[name] != declared.contract:
+                parts.append(f"ALTER QUERY {declared.name} WITH {self.contracts[name]}")
+        return ";\n".join(parts) + (";\n" if parts else "")
+
+    @classmethod
+    def from_sql(cls, text: str, functions: Functions, *, file: str = "") -> Catalog:
+        return cls(functions=functions).apply_all(parse(text, file=file))
+
+    def _free(self, name: str, source: Source) -> None:
+        taken = self.declared.get(name.lower())
+        if taken is not None:
+            kind = type(taken).__name__.removeprefix("Create").lower()
+            raise source.error(
+                f"there is a {kind} called {taken.name} already",
+                hint=f"choose another name, or DROP {kind.upper()} {taken.name} first",
+            )
+
+    def _create(self, statement: CreateView | CreateQuery) -> Catalog:
+        self._free(statement.name, statement.source)
+        known = Known(self.streams, self.tables, self.steps, self.functions)
+        added = {step.name.lower(): step for step in analyse(statement, known)}
+        steps = {**self.steps, **added}
+        declared = {**self.declared, statement.name.lower(): statement}
+        after = replace(self, declared=declared, steps=steps)
+        if isinstance(statement, CreateView):
+            return after
+        return after._promise(statement.name, statement.contract, statement.standing, statement)
+
+    def _promise(
+        self,
+        name: str,
+        contract: Contract | None,
+        standing: Standing,
+        statement: CreateQuery | AlterQuery,
+    ) -> Catalog:
+        step = self.steps[name.lower()]
+        settled = settle(contract, standing, step, self.steps, self.functions)
+        at = statement.contract_at if isinstance(statement, CreateQuery) else None
+        if isinstance(settled, Precision) and settled.immediate and isinstance(statement, CreateQuery):
+            raise statement.source.error("IMMEDIATE goes with ALTER QUERY … WITH PRECISION", at=at)
+        try:
+            honour(settled, step, self.steps, self.streams[step.stream.lower()], self.functions)
+        except Refused as refused:
+            word = str(settled).split()[0]
+            raise statement.source.error(
+                f"query {step.name} cannot honour {word}: {refused}", at=at, hint=refused.instead
+            ) from None
+        return replace(self, contracts={**self.contracts, name.lower(): settled})
+
+    def _alter(self, statement: AlterQuery) -> Catalog:
+        name = statement.name.lower()
+        if not isinstance(self.declared.get(name), CreateQuery):
+            raise self._unknown("query", statement.name, statement.source)
+        return self._promise(statement.name, statement.contract, statement.standing, statement)
+
+    def _drop(self, statement: Drop) -> Catalog:
+        kinds = {"stream": CreateStream, "table": CreateTable, "view": CreateView, "query": CreateQuery}
+        name = statement.name.lower()
+        found = self.declared.get(name)
+        if found is None or not isinstance(found, kinds[statement.kind]):
+            if statement.if_exists and found is None:
+                return self
+            raise self._unknown(statement.kind, statement.name, statement.source)
+        readers = sorted({s.name.split(".")[0] for n, s in self.steps.items() if self._reads(s, name)})
+        if readers:
+            raise statement.source.error(
+                f"{statement.kind} {found.name} is read by {', '.join(readers)}", hint="drop those first"
+            )
+        own = {n for n in self.steps if n == name or n.startswith(name + ".")}
+        return replace(
+            self,
+            declared={n: d for n, d in self.declared.items() if n != name},
+            steps={n: s for n, s in self.steps.items() if n not in own},
+            contracts={n: c for n, c in self.contracts.items() if n != name},
+        )
+
+    def _reads(self, step: Step, name: str) -> bool:
+        own = step.name.lower().split(".")[0]
+        below = {step.path.source.lower(), step.stream.lower(), *(k.table.lower() for k in step.path.lookups)}
+        return own != name and name in below | {self._written(own)}
+
+    def _written(self, name: str) -> str:
+        """The view that a statement names after FROM, even where the plan looks through it."""
+        declared = self.declared.get(name)
+        if isinstance(declared, CreateView | CreateQuery):
+            from_ = declared.select.args.get("from_")
+            return str(from_.this.name).lower() if from_ is not None else ""
+        return ""
+
+    def _unknown(self, kind: str, name: str, source: Source) -> Exception:
+        near = difflib.get_close_matches(name.lower(), self.declared, n=1)
+        hint = f"did you mean {self.declared[near[0]].name}?" if near else ""
+        return source.error(f"there is no {kind} called {name}", hint=hint)

@@ -1,0 +1,237 @@
+"""Which table holds which partials: the shared plan made physical.
+
+``extend`` keeps every step that is there already where it is, so that a live change never loses
+panes, and puts new steps where existing panes can serve them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp, parse_one
+
+from slackwater.plan.algebra import algebra
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.functions import Functions
+from slackwater.plan.model import Call, Path, Step, TupleWindow
+from slackwater.plan.signature import Constants, Signature, matches, member_id, shape, signature_of
+from slackwater.plan.tables import CallPlan, Column, Plan, StepPlan, Table
+
+ALIKE_ENOUGH = 8
+"""From so many queries of one shape on, a join with their constants beats testing each."""
+FINER_AT_MOST = 60
+"""A step joins a table of narrower panes only if they are at most so many times narrower."""
+
+FIRST_TIME = Column(None, None, "s.__t", "min({x})", "min")
+LAST_TIME = Column(None, None, "s.__t", "max({x})", "max")
+"""Tuple windows say from when to when their rows are."""
+
+
+def extend(plan: Plan, catalog: Catalog) -> Plan:
+    """The plan for a catalog, given the one before it.
+
+    Guarantee: a step of both catalogs reads the same tables, columns and member as before.
+    """
+    builder = _Builder(catalog)
+    new: list[Step] = []
+    for name, step in catalog.steps.items():
+        before = plan.steps.get(name)
+        # what a step reads and holds decides; its contract changes nothing about its panes
+        if before is not None and before.step == step:
+            builder.keep(before, plan)
+        elif step.current or not step.aggregates:
+            builder.steps[name] = StepPlan(step, None)
+        else:
+            new.append(step)
+    alike = _alike(new, builder)
+    for step in new:
+        builder.add(step, alike.get(step.name))
+    order = list(catalog.steps)
+    steps = {name: builder.steps[name] for name in order}
+    return builder.plan(steps)
+
+
+def _alike(steps: Iterable[Step], builder: _Builder) -> dict[str, tuple[Signature, Constants]]:
+    """The signature that each of the new steps belongs to, existing ones first."""
+    found: dict[str, tuple[Signature, Constants]] = {}
+    groups: dict[object, list[tuple[Step, Constants]]] = defaultdict(list)
+    existing = list(dict.fromkeys(t.signature for t in builder.tables.values() if t.signature is not None))
+    for step in steps:
+        if not _can_share(step, builder.functions) or not step.path.predicates:
+            continue
+        for signature in existing:
+            constants = matches(signature, step.path)
+            if constants is not None:
+                found[step.name] = (signature, constants)
+                break
+        else:
+            key, constants = shape(step.path)
+            groups[(key, step.keys and tuple(k.sql for k in step.keys))].append((step, constants))
+    for (key, _), members in groups.items():  # type: ignore[misc]
+        distinct = list(dict.fromkeys(constants for _, constants in members))
+        if len(distinct) < ALIKE_ENOUGH:
+            continue
+        signature = signature_of(key, distinct)
+        if signature is not None:
+            found.update({step.name: (signature, constants) for step, constants in members})
+    return found
+
+
+def _can_share(step: Step, functions: Functions) -> bool:
+    """Whether a step can test its path in a pass shared with others."""
+    return (
+        not isinstance(step.window, TupleWindow)
+        and not uses_python(step, functions)
+        and all(algebra(call, functions).kind == "partials" for call in step.calls)
+    )
+
+
+def uses_python(step: Step, functions: Functions) -> bool:
+    """Whether rows go through a Python function before they are aggregated."""
+    texts = [*step.path.predicates, *(k.sql for k in step.keys), *(k.on for k in step.path.lookups)]
+    for call in step.calls:
+        texts += [*call.arguments, *([call.condition] if call.condition else [])]
+    return any(calls_python(text, functions) for text in texts)
+
+
+def calls_python(text: str, functions: Functions) -> bool:
+    """Whether an expression calls a Python function."""
+    if not functions.scalars or not any(name in text.lower() for name in functions.scalars):
+        return False
+    tree = parse_one(text, dialect="spark")
+    return any(functions.is_scalar(str(node.this)) for node in tree.find_all(exp.Anonymous))
+
+
+@dataclass
+class _Builder:
+    catalog: Catalog
+    tables: dict[str, Table] = field(default_factory=dict)
+    columns: dict[str, dict[str, Column]] = field(default_factory=dict)
+    members: dict[str, dict[int, Constants]] = field(default_factory=dict)
+    steps: dict[str, StepPlan] = field(default_factory=dict)
+
+    @property
+    def functions(self) -> Functions:
+        return self.catalog.functions
+
+    def plan(self, steps: dict[str, StepPlan]) -> Plan:
+        columns = {id_: tuple(columns.values()) for id_, columns in self.columns.items()}
+        return Plan(self.catalog, self.tables, columns, self.members, steps)
+
+    def keep(self, before: StepPlan, plan: Plan) -> None:
+        """Take a step over from the earlier plan, with just the columns that it reads."""
+        self.steps[before.step.name.lower()] = before
+        used: dict[str, set[str]] = defaultdict(set)
+        if before.presence is not None:
+            used[before.presence[0]].add(before.presence[1])
+        for call in before.calls:
+            used[call.table].update(call.columns.values())
+        for table_id in before.tables:
+            table = plan.tables[table_id]
+            for column in plan.columns[table_id]:
+                if column.id in used[table_id] or table.tuples:
+                    self._column(table, column)
+            if before.member is not None:
+                self.members[table_id][before.member] = plan.members[table_id][before.member]
+
+    def add(self, step: Step, alike: tuple[Signature, Constants] | None) -> None:
+        assert step.window is not None
+        signature, constants = alike if alike is not None else (None, None)
+        shared = _can_share_path(step, self.functions)
+        path = None if shared else step.path
+        # Columns of a flagged table test their path themselves.
+        tested = step.path if shared and signature is None else None
+        kinds = [algebra(call, self.functions) for call in step.calls]
+        presence: tuple[str, str] | None = None
+        member = member_id(constants) if constants is not None else None
+        calls: list[CallPlan] = []
+        if any(kind.kind == "partials" for kind in kinds) or not kinds:
+            table = self._table(step, "partials", path, signature)
+            presence = (table.id, self._column(table, Column(tested, None, None, "count({x})", "sum")))
+            if table.tuples:
+                self._column(table, FIRST_TIME)
+                self._column(table, LAST_TIME)
+            if member is not None and constants is not None:
+                self.members[table.id][member] = constants
+        for call, kind in zip(step.calls, kinds, strict=True):
+            if kind.kind == "partials":
+                argument = call.arguments[0] if call.arguments else None
+                columns = {
+                    p.role: self._column(table, Column(tested, call.condition, argument, p.sql, p.merge))
+                    for p in kind.partials
+                }
+                calls.append(CallPlan(table.id, columns))
+            else:
+                calls.append(self._wide(step, call, kind.kind, shared))
+        self.steps[step.name.lower()] = StepPlan(step, presence, tuple(calls), member)
+
+    def _wide(self, step: Step, call: Call, kind: str, shared: bool) -> CallPlan:
+        """A call that needs the values: they are kept beside the keys."""
+        if kind == "values":
+            path = None if shared else step.path
+            tested = step.path if shared else None
+            table = self._table(step, "values", path, None, call.arguments)
+            count = self._column(table, Column(tested, call.condition, None, "count({x})", "sum"))
+            present = self._column(table, Column(tested, None, None, "count({x})", "sum"))
+            times = self._times(table)
+            return CallPlan(table.id, {"n": count, "present": present, **times})
+        path = step.path
+        if call.condition is not None:
+            path = replace(path, predicates=(*path.predicates, call.condition))
+        table = self._table(step, kind, path, None, call.arguments, call.function)
+        return CallPlan(table.id, self._times(table))
+
+    def _times(self, table: Table) -> dict[str, str]:
+        if not table.tuples:
+            return {}
+        return {"first": self._column(table, FIRST_TIME), "last": self._column(table, LAST_TIME)}
+
+    def _table(
+        self,
+        step: Step,
+        kind: str,
+        path: Path | None,
+        signature: Signature | None,
+        values: tuple[str, ...] = (),
+        aggregate: str | None = None,
+    ) -> Table:
+        window = step.window
+        assert window is not None
+        wanted = Table(
+            step.path.source,
+            kind,  # type: ignore[arg-type]
+            window.pane,
+            isinstance(window, TupleWindow),
+            tuple(k.sql for k in step.keys),
+            values,
+            path,
+            signature,
+            aggregate,
+        )
+        for table in self.tables.values():
+            if (
+                replace(table, width=wanted.width) == wanted
+                and wanted.width % table.width == 0
+                and wanted.width // table.width <= FINER_AT_MOST
+            ):
+                return table
+        self.tables[wanted.id] = wanted
+        self.columns.setdefault(wanted.id, {})
+        if signature is not None:
+            self.members.setdefault(wanted.id, {})
+        return wanted
+
+    def _column(self, table: Table, column: Column) -> str:
+        if table.id not in self.tables:
+            self.tables[table.id] = table
+            self.columns[table.id] = {}
+            if table.signature is not None:
+                self.members[table.id] = {}
+        self.columns[table.id].setdefault(column.id, column)
+        return column.id
+
+
+def _can_share_path(step: Step, functions: Functions) -> bool:
+    return not isinstance(step.window, TupleWindow) and not uses_python(step, functions)

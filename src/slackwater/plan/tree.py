@@ -1,0 +1,101 @@
+"""One tree of operators per source: the common prefixes of all its queries, merged.
+
+Conjuncts may be tested in any order, so the order is chosen to share most: at every node the
+operator wanted by most of the paths goes first. The best order of all is a hard problem (it
+contains set cover); this greedy one is deterministic and finds every prefix that all paths have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slackwater.plan.model import Lookup, Path, plain
+
+Operator = Lookup | str
+"""A lookup, or a predicate in canonical SQL."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator, what follows it, and the steps whose path ends here."""
+
+    operator: Operator | None
+    children: tuple[Node, ...] = ()
+    steps: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return str(self.operator) if isinstance(self.operator, Lookup) else plain(self.operator or "")
+
+
+def shared_tree(paths: Mapping[str, Path], costly: frozenset[str] = frozenset()) -> Node:
+    """The tree of the paths of one source, by step name.
+
+    Guarantee: the operators from the root to a step are exactly those of its path, each once, a
+    lookup before the predicates that read it, and predicates in ``costly`` (Python functions) last.
+
+    >>> tree = shared_tree({"q1": Path("p", (), ("a", "b")), "q2": Path("p", (), ("c", "b"))})
+    >>> [str(child) for child in tree.children], [str(child) for child in tree.children[0].children]
+    (['b'], ['a', 'c'])
+    """
+    wanted = {name: (*path.lookups, *path.predicates) for name, path in paths.items()}
+    return _node(None, wanted, frozenset(), costly)
+
+
+def ordered_path(tree: Node, step: str) -> tuple[Operator, ...]:
+    """The operators from the root of a tree to a step, in the tree's order."""
+    found = _find(tree, step)
+    if found is None:
+        raise KeyError(step)
+    return found
+
+
+def _find(node: Node, step: str) -> tuple[Operator, ...] | None:
+    if step in node.steps:
+        return ()
+    for child in node.children:
+        below = _find(child, step)
+        if below is not None:
+            assert child.operator is not None
+            return (child.operator, *below)
+    return None
+
+
+def _node(
+    operator: Operator | None,
+    wanted: Mapping[str, Sequence[Operator]],
+    done: frozenset[str],
+    costly: frozenset[str],
+) -> Node:
+    steps = tuple(name for name, rest in wanted.items() if not rest)
+    rest = {name: operators for name, operators in wanted.items() if operators}
+    children = []
+    while rest:
+        best = _most_wanted(rest, done, costly)
+        below = {n: tuple(o for o in ops if o != best) for n, ops in rest.items() if best in ops}
+        joined = done | {best.alias} if isinstance(best, Lookup) else done
+        children.append(_node(best, below, joined, costly))
+        rest = {name: operators for name, operators in rest.items() if best not in operators}
+    return Node(operator, tuple(children), steps)
+
+
+def _most_wanted(
+    rest: Mapping[str, Sequence[Operator]], done: frozenset[str], costly: frozenset[str]
+) -> Operator:
+    counts: Counter[Operator] = Counter()
+    first: dict[Operator, int] = {}
+    for operators in rest.values():
+        ready = [o for o in operators if _ready(o, operators)]
+        cheap = [o for o in ready if not (isinstance(o, str) and o in costly)]
+        for operator in cheap or ready:
+            counts[operator] += 1
+            first.setdefault(operator, len(first))
+    return min(counts, key=lambda o: (-counts[o], isinstance(o, Lookup), first[o]))
+
+
+def _ready(operator: Operator, operators: Sequence[Operator]) -> bool:
+    """Whether every lookup that an operator reads has been done (is not among those to come)."""
+    text = operator.on if isinstance(operator, Lookup) else operator
+    pending = (o for o in operators if isinstance(o, Lookup) and o != operator)
+    return not any(f"{lookup.alias}." in text for lookup in pending)

@@ -1,0 +1,61 @@
+"""What is decided for a batch before it runs, and recorded: a replayed batch obeys its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+TurnKind = Literal["batch", "tick", "end"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One turn of one stream.
+
+    ``thresholds`` are the sampling rates by operator and ``schedule`` the windows to be left out; an
+    exact run has neither. ``salt`` makes repetitions of random choices independent.
+    """
+
+    stream: str
+    turn: int
+    kind: TurnKind
+    version: int
+    watermark: int
+    """Rows below it are late. For a tick or the end: where the watermark is moved to."""
+    batch: int | None = None
+    offsets: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+    salt: int = 0
+    spread: tuple[str, ...] = ()
+    """Tables whose partials Spark writes itself, being too many for the driver."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Decision:
+        return cls(**{**value, "spread": tuple(value.get("spread", ()))})
+
+
+def exact(
+    stream: str,
+    turn: int,
+    batch: int,
+    version: int,
+    watermark: int,
+    offsets: Mapping[str, Any],
+    sizes: Mapping[str, int | None],
+    driver_rows: int,
+) -> Decision:
+    """The decision that sheds nothing: every contract is honoured by exact answers.
+
+    ``sizes`` are the rows that each grouped table had in its last batch (None: never ran); those
+    above ``driver_rows`` stay in Spark.
+
+    >>> exact("s", 1, 0, 1, 0, {}, {"t": None, "u": 5}, 100).spread
+    ('t',)
+    """
+    spread = tuple(sorted(t for t, rows in sizes.items() if rows is None or rows > driver_rows))
+    return Decision(stream, turn, "batch", version, watermark, batch, dict(offsets), spread=spread)

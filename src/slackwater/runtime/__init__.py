@@ -1,0 +1,1 @@
+"""The runtime: runs planned queries, keeps their state and delivers their answers."""

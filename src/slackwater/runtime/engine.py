@@ -1,0 +1,283 @@
+"""The loop: a batch arrives, is decided, recorded, run and committed; one turn at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from slackwater.errors import SlackwaterError
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.functions import Functions
+from slackwater.plan.panes import AFTER_ALL
+from slackwater.plan.tables import Plan
+from slackwater.planners.decision import Decision, exact
+from slackwater.runtime.board import Board
+from slackwater.runtime.journal import Journal
+from slackwater.runtime.log import PaneLog
+from slackwater.runtime.sinks import Sink
+from slackwater.runtime.state import RunState, StreamState
+from slackwater.runtime.status import StreamStatus
+from slackwater.runtime.turn import Turn, compile_stream
+from slackwater.runtime.versions import Versions, adopt
+from slackwater.spark.compile import Compiled
+from slackwater.spark.execute import DataFrame, Executor, SparkSession
+from slackwater.spark.sources import StreamSource
+
+IDLE_MICROS = 10_000_000
+"""How long a stream may be silent before the clock moves its watermark, where IDLE does not say."""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Time as an argument: seconds that only grow, and the time of day."""
+
+    seconds: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+def no_fault(point: str) -> None:
+    """Where tests stop a run: called with the name of each point that a kill may fall between."""
+
+
+class Engine:
+    """All streams of a run. Turns are taken under one lock, since they share Spark and the sinks."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        journal: Journal,
+        functions: Functions,
+        sinks: Sequence[Sink],
+        *,
+        clocks: Clocks | None = None,
+        driver_rows: int = 100_000,
+        fault: Callable[[str], None] = no_fault,
+    ) -> None:
+        self.executor = executor
+        self.journal = journal
+        self.versions = Versions(journal, functions)
+        self.board = Board()
+        self.error: BaseException | None = None
+        self.lock = threading.RLock()
+        self._sinks = list(sinks)
+        self._clocks = clocks or Clocks()
+        self._driver_rows = driver_rows
+        self._fault = fault
+        kept = journal.last_commit()
+        self.resumed = kept is not None
+        self.state = RunState.from_json(kept) if kept is not None else RunState()
+        self.sources: dict[str, StreamSource] = {}
+        self._logs: dict[str, PaneLog] = {}
+        self._compiled: dict[tuple[str, int], dict[str, Compiled]] = {}
+        self._heard: dict[str, float] = {}
+        self._speeds: dict[str, tuple[float, float]] = {}
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.versions.plan(self.versions.latest).catalog
+
+    def open(self, catalog: Catalog, script: list[str]) -> None:
+        """Make a catalog the latest version where it is not, and go on from the last commit."""
+        if catalog != self.catalog or self.versions.latest == 0:
+            self.versions.propose(catalog)
+        self.state.script = script
+        for stream in catalog.streams.values():
+            state = self.state.streams.setdefault(stream.name.lower(), StreamState())
+            self._logs[stream.name.lower()] = PaneLog(self.journal, state)
+        self.journal.sweep({path for log in self._logs.values() for path in log.live()})
+        for index, sink in enumerate(self._sinks):
+            sink.open(self.state.marks.get(_sink_name(index, sink)))
+        self._commit_marks()
+        self.journal.write_commit(self.state.step, self.state.to_json())
+        self.board.queries(self._contracts(catalog))
+
+    def _contracts(self, catalog: Catalog) -> dict:  # type: ignore[type-arg]
+        return {step.name: step.contract for step in catalog.queries.values() if not step.current}
+
+    def change(self, catalog: Catalog) -> int:
+        """Take a changed query set; it takes effect at each stream's next turn."""
+        with self.lock:
+            number = self.versions.propose(catalog)
+            self.board.queries(self._contracts(catalog))
+            return number
+
+    def recover(self, stream: str) -> None:
+        """Finish a tick or an end that was decided and not committed; a batch comes again by itself."""
+        with self.lock:
+            state = self.state.streams[stream.lower()]
+            pending = self.journal.record(stream, state.turn + 1)
+            if pending is not None and pending.kind != "batch":
+                self._turn(pending, self.executor.session, None)
+
+    def batch(self, stream: str, batch: DataFrame, number: int) -> None:
+        """Spark's call for each micro-batch of a stream."""
+        with self.lock:
+            state = self.state.streams[stream.lower()]
+            if self.error is not None or state.ended or number <= state.batch:
+                return
+            try:
+                source = self.sources[stream.lower()]
+                decision = self.journal.record(stream, state.turn + 1)
+                if decision is None or decision.batch != number:
+                    decision = self._decide(stream, state, number)
+                    self.journal.write_record(decision)
+                self._fault("recorded")
+                session = batch.sparkSession
+                began = self._clocks.seconds()
+                turn = self._turn(decision, session, source.frame(session, batch, decision.offsets))
+                self._note(stream, state, turn, began)
+                source.release(decision.offsets)
+                if source.ended(decision.offsets):
+                    self._end(stream, state)
+            except BaseException as error:
+                self.error = error
+                raise
+
+    def _decide(self, stream: str, state: StreamState, number: int) -> Decision:
+        offsets = self.sources[stream.lower()].offsets(number, state.offsets)
+        version = self.versions.latest
+        plan = self.versions.plan(version)
+        grouped = [
+            id_
+            for step in plan.steps_of_stream(stream)
+            for id_ in step.tables
+            if plan.tables[id_].grouped and plan.tables[id_].kind == "partials"
+        ]
+        sizes = {id_: state.sizes.get(id_) for id_ in dict.fromkeys(grouped)}
+        watermark = state.watermark(stream)
+        return exact(stream, state.turn + 1, number, version, watermark, offsets, sizes, self._driver_rows)
+
+    def _end(self, stream: str, state: StreamState) -> None:
+        decision = Decision(stream, state.turn + 1, "end", self.versions.latest, AFTER_ALL)
+        self.journal.write_record(decision)
+        self._turn(decision, self.executor.session, None)
+
+    def tick(self, stream: str) -> bool:
+        """Close windows of a stream that has fallen silent; whether there were any to close."""
+        with self.lock:
+            state = self.state.streams[stream.lower()]
+            declared = self.catalog.streams[stream.lower()]
+            heard = self._heard.get(stream.lower())
+            if state.ended or state.latest is None or heard is None or self.error is not None:
+                return False
+            silent = int((self._clocks.seconds() - heard) * 1_000_000)
+            target = state.latest + silent - declared.lateness
+            if silent < (declared.idle or IDLE_MICROS) or not any(state.files.values()):
+                return False
+            if target <= state.watermark(stream):
+                return False
+            decision = Decision(stream, state.turn + 1, "tick", self.versions.latest, target)
+            self.journal.write_record(decision)
+            self._turn(decision, self.executor.session, None)
+            return True
+
+    def _turn(self, decision: Decision, session: SparkSession, frame: DataFrame | None) -> Turn:
+        stream = decision.stream
+        state = self.state.streams[stream.lower()]
+        plan = self.versions.plan(decision.version)
+        log = self._logs[stream.lower()]
+        if state.version != decision.version:
+            adopt(state, stream, self.versions.plan(state.version), plan, decision.version)
+        log.adopt(plan, stream)
+        compiled = self._compile(plan, stream, decision.version)
+        for source in compiled.values():
+            self.executor.prepare(session, plan.catalog, source.views)
+        step = self.state.step + 1
+        lateness = plan.catalog.streams[stream.lower()].lateness
+        turn = Turn(
+            plan, compiled, decision, step, state, log, self.journal, self.executor, session, self._clocks.now, lateness
+        )
+        turn.run(frame)
+        self._fault("partials")
+        for sink in self._sinks:
+            sink.write(step, turn.delivered())
+            self._fault("answers")
+        self._commit(decision, state, turn, step)
+        self._fault("committed")
+        log.bury()
+        for leftover in self.journal.outputs.iterdir():
+            _remove(leftover)
+        return turn
+
+    def _compile(self, plan: Plan, stream: str, version: int) -> dict[str, Compiled]:
+        key = (stream.lower(), version)
+        if key not in self._compiled:
+            self._compiled = {k: v for k, v in self._compiled.items() if k[0] != key[0]}
+            self._compiled[key] = compile_stream(plan, stream)
+        return self._compiled[key]
+
+    def _commit(self, decision: Decision, state: StreamState, turn: Turn, step: int) -> None:
+        counts = turn.counts
+        state.turn = decision.turn
+        if decision.batch is not None:
+            state.batch = decision.batch
+            state.offsets = dict(decision.offsets)
+        state.arrived += counts.arrived
+        state.late += counts.late
+        state.unreadable += counts.unreadable
+        state.ended = state.ended or decision.kind == "end"
+        for query, number in self.board.delivered(turn.delivered()).items():
+            state.answers[query] = state.answers.get(query, 0) + number
+        self.state.step = step
+        self._commit_marks()
+        self.journal.write_commit(step, self.state.to_json())
+        self.journal.forget_records(decision.stream, decision.turn)
+        if counts.arrived:
+            self._heard[decision.stream.lower()] = self._clocks.seconds()
+
+    def _commit_marks(self) -> None:
+        self.state.marks = {_sink_name(i, sink): sink.mark() for i, sink in enumerate(self._sinks)}
+
+    def _note(self, stream: str, state: StreamState, turn: Turn, began: float) -> None:
+        """Tell the board how the stream does."""
+        now = self._clocks.seconds()
+        taken = now - began
+        last, rate = self._speeds.get(stream.lower(), (began, 0.0))
+        span = max(now - last, 1e-6)
+        rate = turn.counts.arrived / span if rate == 0.0 else 0.7 * rate + 0.3 * turn.counts.arrived / span
+        self._speeds[stream.lower()] = (now, rate)
+        watermark = state.watermark(stream)
+        seen = abs(watermark) < AFTER_ALL
+        lag = None
+        if state.latest is not None and turn.decision.offsets.get("to") is None:
+            lag = max(0.0, self._clocks.now().timestamp() - state.latest / 1e6)
+        self.board.stream(
+            StreamStatus(
+                name=stream,
+                batch=turn.decision.batch or 0,
+                rows=state.arrived,
+                rate=rate,
+                lag_s=lag,
+                batch_ms=taken * 1000,
+                late=state.late,
+                unreadable=state.unreadable,
+                watermark=datetime.fromtimestamp(watermark / 1e6, UTC) if seen else None,
+                progress=self.sources[stream.lower()].progress(turn.decision.offsets),
+            )
+        )
+
+    def finished(self, stream: str) -> None:
+        """Tell the board that a stream has ended."""
+        for status in self.board.status(self._clocks.now()).streams:
+            if status.name.lower() == stream.lower():
+                self.board.stream(replace(status, state="ended", progress=1.0))
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+
+def _sink_name(index: int, sink: Sink) -> str:
+    return f"{index}-{type(sink).__name__}"
+
+
+def _remove(path) -> None:  # type: ignore[no-untyped-def]
+    from slackwater.runtime.journal import remove
+
+    remove(path)
+
+
+__all__ = ["Clocks", "Engine", "SlackwaterError"]

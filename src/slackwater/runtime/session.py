@@ -1,0 +1,348 @@
+"""The way in: declare streams and queries, run them, read answers, change them while they run."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from slackwater.errors import PlanError, RunError, SlackwaterError
+from slackwater.language.aggregates import UserAggregate
+from slackwater.language.contracts import Contract
+from slackwater.language.parse import parse
+from slackwater.language.statements import CreateStream, Explain
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.explain import explain
+from slackwater.plan.functions import Functions
+from slackwater.plan.layout import extend
+from slackwater.plan.tables import Plan
+from slackwater.runtime.answers import Answer
+from slackwater.runtime.engine import Clocks, Engine, no_fault
+from slackwater.runtime.journal import Journal
+from slackwater.runtime.sinks import IteratorSink, Sink
+from slackwater.runtime.status import Status
+from slackwater.runtime.versions import reconcile
+from slackwater.spark.check import check_with_spark
+from slackwater.spark.execute import Executor, SparkSession
+from slackwater.spark.session import build_session
+from slackwater.spark.sources import open_source
+from slackwater.spark.streaming import Running, start_stream
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run goes about its work; ``--set name=value`` on the command line."""
+
+    trigger_ms: int = 1000
+    """Time between the starts of two batches, for sources that are not read as fast as it goes."""
+    rows_per_batch: int = 500_000
+    """Rows of a batch of a trace that is replayed at speed 'max'."""
+    driver_rows: int = 100_000
+    """Groups of a batch up to which partial aggregates go through the driver."""
+
+
+@dataclass
+class Session:
+    """Streams, tables, views and standing queries over one Spark session.
+
+    ``state`` is the directory that a killed run goes on from; without one it is temporary.
+    """
+
+    spark: SparkSession | None = None
+    state: str | Path | None = None
+    settings: Settings = field(default_factory=Settings)
+    clocks: Clocks = field(default_factory=Clocks)
+    fault: Callable[[str], None] = field(default=no_fault, repr=False)
+
+    def __post_init__(self) -> None:
+        self.catalog = Catalog()
+        self._scalars: dict[str, tuple[Callable[..., Any], str]] = {}
+        self._script: list[str] = []
+        self._file = ""
+        self._script_text = ""
+        self._engine: Engine | None = None
+        self._running: dict[str, Running] = {}
+        self._iterator = IteratorSink()
+        self._stopping = threading.Event()
+        self._ticker: threading.Thread | None = None
+        self._temporary: Path | None = None
+
+    # --- declaring -------------------------------------------------------------------------------
+
+    def sql(self, text: str, *, file: str = "") -> list[str]:
+        """Apply statements, all or none; the texts of what EXPLAIN asked for.
+
+        While the session runs, the change takes effect at the next batch, without a restart.
+        """
+        catalog = self.catalog
+        explained = []
+        for statement in parse(text, file=file):
+            if isinstance(statement, Explain):
+                shown = catalog.apply(statement.statement) if statement.statement is not None else catalog
+                name = statement.statement.name if statement.statement is not None else statement.name
+                explained.append(explain(extend(Plan(), shown), statement.format, name))
+                continue
+            if isinstance(statement, CreateStream) and self._engine is not None:
+                raise statement.source.error(
+                    "streams are declared before the run starts", hint="stop, add it to the file, and run again"
+                )
+            catalog = catalog.apply(statement)
+            if self._engine is None:
+                self._script.append(statement.sql)
+        if self._engine is not None and catalog != self.catalog:
+            self._check(catalog)
+            self._engine.change(catalog)
+        self.catalog = catalog
+        self._script_text += text.rstrip().rstrip(";") + ";\n" if self._engine is None else ""
+        return explained
+
+    def stream(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        *,
+        format: str,
+        timestamp_by: str,
+        options: Mapping[str, str] | None = None,
+        payload: str | None = None,
+        key: Sequence[str] = (),
+        lateness: str = "",
+    ) -> None:
+        """``CREATE STREAM`` from Python."""
+        listed = ", ".join(f"`{c}` {t}" for c, t in columns.items())
+        text = f"CREATE STREAM `{name}` ({listed}) USING {format}{_options(options)}"
+        text += f" FORMAT {payload}" if payload else ""
+        text += f" KEY ({', '.join(key)})" if key else ""
+        text += f" TIMESTAMP BY {timestamp_by}"
+        self.sql(text + (f" LATENESS {lateness}" if lateness else ""))
+
+    def table(
+        self, name: str, columns: Mapping[str, str], *, format: str, options: Mapping[str, str] | None = None
+    ) -> None:
+        """``CREATE TABLE`` from Python."""
+        listed = ", ".join(f"`{c}` {t}" for c, t in columns.items())
+        self.sql(f"CREATE TABLE `{name}` ({listed}) USING {format}{_options(options)}")
+
+    def view(self, name: str, select: str) -> None:
+        """``CREATE VIEW`` from Python."""
+        self.sql(f"CREATE VIEW `{name}` AS {select}")
+
+    def query(self, name: str, select: str, *, contract: Contract | None = None) -> None:
+        """``CREATE QUERY`` from Python."""
+        self.sql(f"CREATE QUERY `{name}` AS {select}" + (f" WITH {contract}" if contract is not None else ""))
+
+    def alter(self, name: str, contract: Contract) -> None:
+        """``ALTER QUERY`` from Python."""
+        self.sql(f"ALTER QUERY `{name}` WITH {contract}")
+
+    def drop(self, name: str) -> None:
+        """``DROP QUERY`` from Python."""
+        self.sql(f"DROP QUERY `{name}`")
+
+    def function(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        """Register a Python function for use in expressions; ``returns`` is a Spark SQL type."""
+        self._before_start("functions")
+        self._scalars[name.lower()] = (function, returns)
+        functions = self.catalog.functions
+        self._functions(replace(functions, scalars=functions.scalars | {name.lower()}))
+
+    def aggregate(self, name: str, aggregate: UserAggregate) -> None:
+        """Register an aggregate of the form (init, incr, final), with an optional merge."""
+        self._before_start("aggregates")
+        functions = self.catalog.functions
+        self._functions(replace(functions, aggregates={**functions.aggregates, name.lower(): aggregate}))
+
+    def _before_start(self, what: str) -> None:
+        if self._engine is not None:
+            raise PlanError(f"{what} are registered before the run starts, and it has started")
+
+    def _functions(self, functions: Functions) -> None:
+        self.catalog = replace(self.catalog, functions=functions)
+
+    def explain(self, format: str = "text", name: str | None = None) -> str:
+        """The shared plan, as text, json, dot or svg."""
+        return explain(self.plan, format, name)
+
+    @property
+    def plan(self) -> Plan:
+        if self._engine is not None:
+            return self._engine.versions.plan(self._engine.versions.latest)
+        return extend(Plan(), self.catalog)
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def start(self, *sinks: Sink, fresh: bool = False) -> None:
+        """Start all streams; answers go to the sinks, and to ``answers()``."""
+        if self._engine is not None:
+            raise RunError("this session is running already")
+        read = self._read_streams()
+        root = self._root(fresh)
+        spark = self.spark = self.spark or build_session()
+        executor = Executor(spark, self._scalars)
+        for name, (function, returns) in self._scalars.items():
+            executor.add_scalar(name, function, returns)
+        journal = Journal(root)
+        engine = Engine(
+            executor,
+            journal,
+            self.catalog.functions,
+            [*sinks, self._iterator],
+            clocks=self.clocks,
+            driver_rows=self.settings.driver_rows,
+            fault=self.fault,
+        )
+        self._engine = engine
+        try:
+            if engine.versions.latest:
+                self.catalog, self._script = reconcile(engine.catalog, engine.state.script, self._script_text)
+            self._check(self.catalog)
+            for name in read:
+                declared = self.catalog.streams[name]
+                engine.sources[name] = open_source(
+                    spark,
+                    declared,
+                    journal.source(name),
+                    rows_per_batch=self.settings.rows_per_batch,
+                    clock=self.clocks.seconds,
+                )
+            engine.open(self.catalog, self._script)
+            for name in read:
+                self._start_stream(engine, name)
+        except BaseException:
+            self.stop()
+            raise
+        self._ticker = threading.Thread(target=self._tick, daemon=True, name="slackwater-ticker")
+        self._ticker.start()
+
+    def _read_streams(self) -> list[str]:
+        """The streams that some query reads; raises where there is nothing that can run."""
+        steps = self.catalog.queries.values()
+        current = [s.name for s in steps if s.current]
+        read = list(dict.fromkeys(s.stream.lower() for s in steps if not s.current))
+        if not read:
+            if current:
+                raise PlanError(
+                    f"{', '.join(current)} read LATEST(…): such queries are checked, and this version does not run them"
+                )
+            raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT …")
+        return read
+
+    def _root(self, fresh: bool) -> Path:
+        if self.state is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="slackwater-"))
+            return self._temporary
+        root = Path(self.state)
+        if root.exists() and fresh:
+            shutil.rmtree(root)
+        return root
+
+    def _check(self, catalog: Catalog) -> None:
+        """Let Spark analyse every query before it runs, so that a wrong one is refused at once."""
+        assert self._engine is not None
+        check_with_spark(self._engine.executor, extend(Plan(), catalog))
+
+    def _start_stream(self, engine: Engine, name: str) -> None:
+        engine.recover(name)
+        if engine.state.streams[name].ended:
+            return
+        source = engine.sources[name]
+        interval = 0 if source.as_fast_as_it_goes else self.settings.trigger_ms
+        declared = self.catalog.streams[name].name
+        self._running[name] = start_stream(
+            source.streaming(),
+            f"slackwater-{name}",
+            engine.journal.checkpoint(name),
+            interval,
+            lambda frame, number: engine.batch(declared, frame, number),
+        )
+
+    def _tick(self) -> None:
+        while not self._stopping.wait(0.25):
+            engine = self._engine
+            if engine is None:
+                return
+            for name in list(self._running):
+                try:
+                    engine.tick(self.catalog.streams[name].name)
+                except SlackwaterError as error:
+                    engine.error = error
+                    return
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until every stream has ended (True) or the time is over (False); raises what broke the run."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if self.poll():
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            self._stopping.wait(0.05)
+
+    def poll(self) -> bool:
+        """Whether every stream has ended; raises what broke the run."""
+        engine = self._engine
+        if engine is None:
+            return True
+        if engine.error is not None:
+            raise engine.error
+        for name, running in list(self._running.items()):
+            if engine.state.streams[name].ended:
+                running.stop()
+                engine.finished(name)
+                del self._running[name]
+            elif (problem := running.problem()) is not None:
+                raise RunError(f"stream {name} stopped: {problem}")
+        return not self._running
+
+    def stop(self) -> None:
+        """Stop after the batch that runs; a session with a state directory can go on later."""
+        self._stopping.set()
+        for running in self._running.values():
+            running.stop()
+        self._running.clear()
+        if self._ticker is not None:
+            self._ticker.join(timeout=10)
+        if self._engine is not None:
+            self._engine.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def answers(self, query: str | None = None) -> Iterator[Answer]:
+        """The answers as they come, of one query or of all; ends when the run does."""
+        if query is not None and query.lower() not in self.catalog.queries:
+            known = ", ".join(s.name for s in self.catalog.queries.values())
+            raise PlanError(f"there is no query called {query}; there are {known}")
+        return iter(self._iterator.answers(query))
+
+    def status(self) -> Status:
+        """Streams and queries at this moment."""
+        if self._engine is None:
+            return Status(at=self.clocks.now())
+        return self._engine.board.status(self.clocks.now())
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise RunError("this session has not been started")
+        return self._engine
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _options(options: Mapping[str, str] | None) -> str:
+    if not options:
+        return ""
+    quoted = ", ".join(f"'{k}' '" + v.replace("\\", "\\\\").replace("'", "\\'") + "'" for k, v in options.items())
+    return f" OPTIONS ({quoted})"
+
+
+__all__ = ["Session", "Settings"]

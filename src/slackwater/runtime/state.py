@@ -1,0 +1,77 @@
+"""What a run knows between two turns, as values that a commit holds whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from slackwater.plan.panes import BEFORE_ALL
+
+
+@dataclass
+class LogFile:
+    """Partials of one turn: a file or folder below the state directory, and the panes in it."""
+
+    path: str
+    rows: int
+    low: int
+    high: int
+
+
+@dataclass
+class StreamState:
+    """Where one stream stands."""
+
+    turn: int = 0
+    batch: int = -1
+    version: int = 0
+    offsets: dict[str, Any] | None = None
+    latest: int | None = None
+    """The largest event time seen."""
+    watermarks: dict[str, int] = field(default_factory=dict)
+    """By source: up to where windows have been closed."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """By table of tuple windows: rows numbered so far."""
+    closed_tuples: dict[str, int] = field(default_factory=dict)
+    partial_since: dict[str, int] = field(default_factory=dict)
+    """By table and partial: from when on it has seen every row."""
+    since: dict[str, int] = field(default_factory=dict)
+    """By step: the earliest start of a window that it can answer exactly."""
+    kept_from: dict[str, int] = field(default_factory=dict)
+    """By table: panes before this have been forgotten."""
+    files: dict[str, list[LogFile]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Rows that a grouped table had in its last batch."""
+    arrived: int = 0
+    late: int = 0
+    unreadable: int = 0
+    answers: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
+
+    def watermark(self, source: str) -> int:
+        return self.watermarks.get(source.lower(), BEFORE_ALL)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamState:
+        files = {t: [LogFile(**f) for f in listed] for t, listed in value.get("files", {}).items()}
+        return cls(**{**value, "files": files})
+
+
+@dataclass
+class RunState:
+    """All streams of a run, and how far its sinks are written."""
+
+    step: int = 0
+    streams: dict[str, StreamState] = field(default_factory=dict)
+    marks: dict[str, Any] = field(default_factory=dict)
+    script: list[str] = field(default_factory=list)
+    """The statements of the file as last applied: a restart applies only what has changed."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RunState:
+        streams = {name: StreamState.from_json(s) for name, s in value.get("streams", {}).items()}
+        return cls(value["step"], streams, dict(value.get("marks", {})), list(value.get("script", [])))

@@ -1,0 +1,58 @@
+"""What a run tells about itself at one moment: the facts behind the live view and the summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from slackwater.runtime.answers import How
+from slackwater.runtime.json_values import Value
+
+StreamState = Literal["running", "idle", "ended"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamStatus:
+    """How far a stream has been read, and how fast.
+
+    `rows`, `late` and `unreadable` count since the start; `rate` is rows a second, `lag_s` how far the
+    reading is behind the source. `progress` goes from 0 to 1 where the stream has an end.
+    """
+
+    name: str
+    batch: int = 0
+    rows: int = 0
+    rate: float = 0.0
+    lag_s: float | None = None
+    batch_ms: float | None = None
+    late: int = 0
+    unreadable: int = 0
+    watermark: datetime | None = None
+    progress: float | None = None
+    state: StreamState = "running"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryStatus:
+    """The last answer of a query, how many there were, and its recent values, oldest first."""
+
+    name: str
+    contract: str
+    last_value: Value = None
+    last_window_end: datetime | None = None
+    last_keys: tuple[tuple[str, Value], ...] = ()
+    answers: int = 0
+    history: tuple[float, ...] = ()
+    how: How | None = None
+    met: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """All streams and queries of a run at one moment."""
+
+    at: datetime
+    streams: tuple[StreamStatus, ...] = ()
+    queries: tuple[QueryStatus, ...] = ()
+    message: str = ""

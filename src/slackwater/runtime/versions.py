@@ -1,0 +1,119 @@
+"""Versions of the query set: each change is one, takes effect at a recorded turn, and can be read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slackwater.errors import SlackwaterError, StateError
+from slackwater.language.parse import parse
+from slackwater.language.statements import CreateQuery, CreateStream, CreateTable, CreateView
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.functions import Functions
+from slackwater.plan.layout import extend
+from slackwater.plan.panes import BEFORE_ALL
+from slackwater.plan.tables import Plan, StepPlan
+from slackwater.runtime.journal import Journal
+from slackwater.runtime.state import StreamState
+
+
+class Versions:
+    """The plans of all versions. A plan follows from its catalog and the plan before, so only the SQL is kept."""
+
+    def __init__(self, journal: Journal, functions: Functions) -> None:
+        self._journal = journal
+        self._plans: dict[int, Plan] = {0: Plan()}
+        for number, kept in journal.versions().items():
+            try:
+                catalog = Catalog.from_sql(kept["sql"], functions)
+            except SlackwaterError as error:
+                raise StateError(
+                    f"version {number} of the query set in {journal.root} cannot be read any more: {error}\n"
+                    "hint: register the functions it uses, or start over with --fresh"
+                ) from error
+            self._plans[number] = extend(self._plans[number - 1], catalog)
+
+    @property
+    def latest(self) -> int:
+        return max(self._plans)
+
+    def plan(self, number: int) -> Plan:
+        return self._plans[number]
+
+    def propose(self, catalog: Catalog) -> int:
+        """Make a catalog the latest version; the streams adopt it at their next turn."""
+        number = self.latest + 1
+        plan = extend(self._plans[number - 1], catalog)
+        self._journal.write_version(number, {"sql": catalog.sql()})
+        self._plans[number] = plan
+        return number
+
+
+def partials_of(step: StepPlan) -> set[str]:
+    """Names of the partials that a step is read from."""
+    member = "" if step.member is None else f"/{step.member}"
+    names = {f"{call.table}/{column}{member}" for call in step.calls for column in call.columns.values()}
+    names |= {f"{call.table}{member}" for call in step.calls}
+    if step.presence is not None:
+        names.add(f"{step.presence[0]}/{step.presence[1]}{member}")
+    return names
+
+
+def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: int) -> None:
+    """Move a stream to another version: note from when on each new step can answer exactly.
+
+    A partial that is new has missed the rows so far, so its windows must start after the latest of
+    them; one that was there already serves as far back as its panes have been kept.
+    """
+    fresh = state.latest + 1 if state.latest is not None else BEFORE_ALL
+    kept: dict[str, int] = {}
+    since: dict[str, int] = {}
+    for plan in after.steps_of_stream(stream):
+        step = plan.step
+        name = step.name.lower()
+        nested = after.catalog.step_of(step.path.source) is not None
+        start = max(state.watermark(step.path.source), BEFORE_ALL) if nested else fresh
+        for partial in partials_of(plan):
+            kept[partial] = state.partial_since.get(partial, start)
+        if before.steps.get(name) == plan and name in state.since:
+            since[name] = state.since[name]
+            continue
+        earliest = max((kept[p] for p in partials_of(plan)), default=start)
+        for table in plan.tables:
+            if not after.tables[table].tuples:
+                earliest = max(earliest, state.kept_from.get(table, BEFORE_ALL))
+        if nested:
+            earliest = max(earliest, since.get(step.path.source.lower(), BEFORE_ALL))
+        since[name] = earliest
+    state.partial_since = kept
+    state.since = since
+    live = {t for plan in after.steps_of_stream(stream) for t in plan.tables}
+    for mapping in (state.kept_from, state.counted, state.closed_tuples, state.sizes):
+        for table in [t for t in mapping if t not in live]:
+            del mapping[table]  # type: ignore[attr-defined]
+    state.version = number
+
+
+def reconcile(catalog: Catalog, applied: Sequence[str], script: str, *, file: str = "") -> tuple[Catalog, list[str]]:
+    """The catalog after a restart with a script: only what has changed in it since is applied.
+
+    Queries that were created or dropped while running stay as they are.
+    """
+    statements = parse(script, file=file)
+    wanted = [s.sql for s in statements]
+    if wanted == list(applied):
+        return catalog, wanted
+    gone = [sql for sql in applied if sql not in wanted]
+    for old in reversed([s for sql in gone for s in parse(sql)]):
+        if isinstance(old, CreateStream | CreateTable):
+            new = next((s for s in statements if getattr(s, "name", "") == old.name and type(s) is type(old)), None)
+            if new is not None or old.name.lower() in catalog.declared:
+                kind = "stream" if isinstance(old, CreateStream) else "table"
+                raise StateError(
+                    f"{kind} {old.name} has changed since this state was written; "
+                    "start over with --fresh, or keep its declaration as it was"
+                )
+        elif isinstance(old, CreateQuery | CreateView) and old.name.lower() in catalog.declared:
+            kind = "QUERY" if isinstance(old, CreateQuery) else "VIEW"
+            catalog = catalog.apply_all(parse(f"DROP {kind} {old.name}"))
+    catalog = catalog.apply_all(s for s in statements if s.sql not in applied)
+    return catalog, wanted

@@ -1,0 +1,1 @@
+"""Spark: the only package, besides the benchmarks, that imports PySpark."""

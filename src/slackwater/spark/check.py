@@ -1,0 +1,95 @@
+"""Spark's own judgement of every query, on streams without rows, before anything runs."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from slackwater.errors import LanguageError
+from slackwater.language.statements import CreateQuery, CreateStream, CreateView, Source
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.model import Step
+from slackwater.plan.tables import Plan
+from slackwater.spark.execute import Executor, first_line
+
+
+def check_with_spark(executor: Executor, plan: Plan) -> None:
+    """Raise LanguageError, pointing at the query, where Spark cannot analyse one."""
+    catalog = plan.catalog
+    session = executor.session
+    executor.prepare(session, catalog, {})
+    frames: dict[str, DataFrame] = {}
+    for lookup in dict.fromkeys(k for s in catalog.steps.values() for k in s.path.lookups):
+        executor.check_lookup(lookup, catalog)
+    for stream in catalog.streams.values():
+        frames[stream.name.lower()] = _empty(executor, stream, catalog)
+    for step in catalog.steps.values():
+        source = frames[step.path.source.lower()]
+        try:
+            frames[step.name.lower()] = _analyse(executor, source, step, catalog)
+        except PySparkException as error:
+            raise _complaint(catalog, step.name, error) from error
+
+
+def _empty(executor: Executor, stream: CreateStream, catalog: Catalog) -> DataFrame:
+    columns = ", ".join(f"`{c.name}` {c.type}" for c in stream.columns)
+    frame = executor.session.createDataFrame([], columns)
+    if stream.time_expression is not None:
+        try:
+            frame = frame.selectExpr("*", f"CAST({stream.time_expression} AS TIMESTAMP) AS `{stream.time}`")
+        except PySparkException as error:
+            raise stream.source.error(f"Spark cannot read TIMESTAMP BY: {first_line(error)}") from error
+    return frame
+
+
+def _analyse(executor: Executor, source: DataFrame, step: Step, catalog: Catalog) -> DataFrame:
+    """A frame with the step's columns and types, as Spark sees them."""
+    source.createOrReplaceTempView("checked__source")
+    tables = "checked__source s"
+    for lookup in step.path.lookups:
+        tables += f" LEFT JOIN `{lookup.table}` {lookup.alias} ON {lookup.on}"
+    where = " AND ".join(f"({p})" for p in step.path.predicates) or "true"
+    time = f"CAST(NULL AS TIMESTAMP) AS `{step.time}`"
+    names = [o.name for o in step.outputs]
+    if not step.aggregates:
+        items = ", ".join(f"{o.sql} AS `{o.name}`" for o in step.outputs)
+        items += "" if step.time in names else f", s.`{step.time}`"
+        return executor.session.sql(f"SELECT {items} FROM {tables} WHERE {where}")
+    calls = [f"{_call(step, i, catalog)} AS a{i}" for i in range(len(step.calls))]
+    keys = [f"{k.sql} AS k{i}" for i, k in enumerate(step.keys)]
+    inner = ", ".join(
+        [*keys, *calls, "CAST(NULL AS TIMESTAMP) AS window_start", "CAST(NULL AS TIMESTAMP) AS window_end"]
+    )
+    grouped = f" GROUP BY {', '.join(k.sql for k in step.keys)}" if step.keys else ""
+    items = ", ".join(f"{o.sql} AS `{o.name}`" for o in step.outputs)
+    extra = [n for n in ("window_start", "window_end") if n not in names]
+    items = ", ".join(filter(None, [items, *extra, "" if step.time in names else time]))
+    having = f" WHERE {step.having}" if step.having is not None else ""
+    return executor.session.sql(f"SELECT {items} FROM (SELECT {inner} FROM {tables} WHERE {where}{grouped}){having}")
+
+
+def _call(step: Step, index: int, catalog: Catalog) -> str:
+    call = step.calls[index]
+    user = catalog.functions.aggregate(call.function)
+    inner = ", ".join(call.arguments)
+    where = f" FILTER (WHERE {call.condition})" if call.condition is not None else ""
+    if user is not None:
+        return f"CAST(NULL AS {user.returns})"
+    if call.function == "percentile":
+        return f"percentile({inner}, {call.parameter!r}D){where}"
+    if call.function == "count":
+        return f"count({inner or '*'}){where}"
+    if call.function.endswith("_distinct"):
+        return f"{call.function.removesuffix('_distinct')}(DISTINCT {inner}){where}"
+    return f"{call.function}({inner}){where}"
+
+
+def _complaint(catalog: Catalog, name: str, error: PySparkException) -> LanguageError:
+    declared = catalog.declared.get(name.lower().split(".")[0])
+    text = first_line(error)
+    # Spark's message names columns as the plan does; the user wrote them without the alias
+    message = f"Spark refuses {name}: {text}".replace("`s`.", "").replace("s.`", "`")
+    if isinstance(declared, CreateQuery | CreateView):
+        source: Source = declared.source
+        return source.error(message)
+    return LanguageError(message)

@@ -1,0 +1,184 @@
+"""What the runtime asks of Spark: run a statement, keep a result in the log, read it back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.errors import PlanError, RunError, SourceError
+from slackwater.language.aggregates import UserAggregate
+from slackwater.language.statements import CreateTable
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.model import Lookup, Window
+from slackwater.plan.tables import Table
+from slackwater.spark.finish import windows_sql
+from slackwater.spark.states import final_states, first_states
+
+Scalars = Mapping[str, tuple[Callable[..., Any], str]]
+"""Python functions by name, with the Spark SQL type they return."""
+
+
+class Executor:
+    """Statements over batches, in whichever session a batch comes with."""
+
+    def __init__(self, session: SparkSession, scalars: Scalars) -> None:
+        self.session = session
+        self._scalars = dict(scalars)
+        self._tables: dict[str, DataFrame] = {}
+        self._prepared: dict[int, set[str]] = {}
+
+    def add_scalar(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        self._scalars[name.lower()] = (function, returns)
+        self.session.udf.register(name, function, returns)
+
+    def prepare(self, session: SparkSession, catalog: Catalog, views: Mapping[str, str]) -> None:
+        """Make tables, functions and constants known to a session; what it knows already costs nothing.
+
+        A streaming query runs in a clone of the session it was started from, so later additions
+        must be brought to it.
+        """
+        known = self._prepared.setdefault(id(session), set())
+        for name, (function, returns) in self._scalars.items():
+            if f"function {name}" not in known:
+                session.udf.register(name, function, returns)
+                known.add(f"function {name}")
+        for table in catalog.tables.values():
+            key = f"table {table.sql}"
+            if key not in known:
+                self.open_table(table)
+                frame = self._tables[table.sql]
+                _adopt(session, frame).createOrReplaceTempView(table.name)
+                known.add(key)
+        for name, sql in views.items():
+            key = f"constants {name} {hash(sql)}"
+            if key not in known:
+                session.sql(sql).createOrReplaceTempView(name)
+                known.add(key)
+
+    def open_table(self, table: CreateTable) -> None:
+        """Read a stored table once, checked against its declaration."""
+        if table.sql in self._tables:
+            return
+        try:
+            frame = self.session.read.format(table.format).options(**dict(table.options))
+            if table.format.lower() in ("csv", "json"):
+                frame = frame.schema(", ".join(f"`{c.name}` {c.type}" for c in table.columns))
+            read = frame.load()
+            there = {n.lower() for n in read.columns}
+            missing = [c.name for c in table.columns if c.name.lower() not in there]
+            if missing:
+                raise SourceError(
+                    f"table {table.name} has no column {', '.join(missing)}; it has {', '.join(read.columns)}"
+                )
+            kept = read.selectExpr(*(f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`" for c in table.columns))
+            kept.persist().count()
+        except PySparkException as error:
+            raise SourceError(f"table {table.name}: {first_line(error)}") from error
+        self._tables[table.sql] = kept
+
+    def check_lookup(self, lookup: Lookup, catalog: Catalog) -> None:
+        """Raise where a lookup's keys do not identify a row of its table."""
+        table = catalog.tables[lookup.table.lower()]
+        self.open_table(table)
+        keys = ", ".join(f"`{k}`" for k in lookup.keys)
+        frame = self._tables[table.sql]
+        twice = frame.groupBy(*lookup.keys).count().where("count > 1").limit(1).collect()
+        if twice:
+            found = ", ".join(f"{k} = {twice[0][k]!r}" for k in lookup.keys)
+            raise PlanError(
+                f"table {table.name} has {twice[0]['count']} rows with {found}: a lookup needs {keys} to "
+                "identify a row, or every row of the stream would count several times"
+            )
+
+    def collect(self, session: SparkSession, sql: str) -> pa.Table:
+        """The result of a statement, on the driver."""
+        with spark_errors():
+            return session.sql(sql).toArrow()
+
+    def write(self, session: SparkSession, sql: str, path: Path, state: UserAggregate | None, table: Table | None) -> None:
+        """The result of a statement as Parquet, without passing the driver."""
+        with spark_errors():
+            frame = session.sql(sql)
+            if state is not None and table is not None:
+                frame = first_states(frame, table, state)
+            shutil.rmtree(path, ignore_errors=True)
+            frame.write.mode("overwrite").parquet(str(path))
+
+    def panes(self, session: SparkSession, paths: Sequence[str], name: str, columns: Sequence[str]) -> None:
+        """Files of the pane log as a view; a column that no file has is NULL."""
+        frame = session.read.option("mergeSchema", "true").parquet(*paths)
+        missing = [c for c in columns if c not in frame.columns]
+        if missing:
+            frame = frame.selectExpr("*", *(f"CAST(NULL AS BIGINT) AS {c}" for c in missing))
+        frame.createOrReplaceTempView(name)
+
+    def user_windows(
+        self, session: SparkSession, table: Table, window: Window, view: str, aggregate: UserAggregate, bind: Callable[[str], str]
+    ) -> str:
+        """A view of a user aggregate's results by window; its name."""
+        name = f"{view}_windows"
+        frame = session.sql(bind(windows_sql(table, window, view)))
+        final_states(frame, table, aggregate).createOrReplaceTempView(name)
+        return name
+
+    def view_of(self, session: SparkSession, rows: pa.Table, name: str) -> DataFrame:
+        frame = session.createDataFrame(rows)
+        frame.createOrReplaceTempView(name)
+        return frame
+
+    def frame_of_files(self, session: SparkSession, path: Path, items: Sequence[str]) -> DataFrame:
+        return session.read.parquet(str(path)).selectExpr(*items)
+
+    @contextmanager
+    def batch_view(self, session: SparkSession, frame: DataFrame, name: str, passes: int) -> Iterator[None]:
+        """A batch under a name; kept in memory where several passes read it, so that it is scanned once."""
+        kept = frame.persist() if passes > 1 else None
+        (kept if kept is not None else frame).createOrReplaceTempView(name)
+        try:
+            yield
+        finally:
+            if kept is not None:
+                kept.unpersist()
+
+
+def _adopt(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """A frame of one session as a frame of another; cached data is shared between them."""
+    return DataFrame(frame._jdf, session)
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Spark's errors as one line that a user can act on."""
+    try:
+        yield
+    except PySparkException as error:
+        raise RunError(f"Spark: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.split("\n")[0][:500]
+
+
+def parquet_bounds(path: Path) -> tuple[int, int, int] | None:
+    """Rows, and the lowest and highest pane, of a log file or folder; None where it has no panes."""
+    files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
+    rows, lows, highs = 0, [], []
+    for file in files:
+        metadata = pq.ParquetFile(file).metadata
+        rows += metadata.num_rows
+        index = metadata.schema.to_arrow_schema().get_field_index("pane")
+        for group in range(metadata.num_row_groups):
+            statistics = metadata.row_group(group).column(index).statistics
+            if statistics is not None and statistics.has_min_max:
+                lows.append(statistics.min)
+                highs.append(statistics.max)
+    return (rows, min(lows), max(highs)) if lows else None

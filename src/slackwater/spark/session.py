@@ -1,0 +1,93 @@
+"""A Spark session set up for small batches, many queries and generated code that stays compiled."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+JVM_OPTIONS = " ".join(
+    [
+        # HotSpot leaves methods over 8,000 bytecodes uncompiled, and wide generated stages are
+        "-XX:-DontCompileHugeMethods",
+        "-XX:+UseParallelGC",
+        "-XX:ReservedCodeCacheSize=512m",
+    ]
+)
+
+SETTINGS: dict[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # a bad row must not stop a standing query: what cannot be computed is NULL
+    "spark.sql.ansi.enabled": "false",
+    # re-planning at run time costs more than it saves in a batch of a second
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.maxFields": "2000",
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.streaming.numRecentProgressUpdates": "5",
+    "spark.sql.streaming.ui.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # the default manager forks readlink and chmod some twenty times a batch where Hadoop has no native library
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
+    "spark.log.level": "ERROR",
+}
+
+
+def build_session(
+    name: str = "slackwater", *, settings: Mapping[str, str] | None = None, cores: int | None = None
+) -> SparkSession:
+    """A local session, or the one that ``spark.master`` in the settings names."""
+    count = cores or os.cpu_count() or 1
+    # the workers must be of the interpreter that runs us, whatever PATH says
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = Path(sys.prefix) / "java_home"
+    if chosen.exists():
+        os.environ["JAVA_HOME"] = chosen.read_text().strip()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    wanted = {
+        "spark.master": f"local[{count}]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": str(count),
+        "spark.default.parallelism": str(count),
+        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        "spark.executor.extraJavaOptions": JVM_OPTIONS,
+        **SETTINGS,
+        **({"spark.jars": jars} if (jars := kafka_jars()) else {}),
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.appName(name)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def kafka_jars() -> str:
+    """The Kafka connector that ``make setup`` fetched, as ``spark.jars`` wants it; empty where there is none."""
+    folder = Path(sys.prefix) / "jars" / "kafka"
+    return ",".join(sorted(glob.glob(str(folder / "*.jar"))))
+
+
+def compilations(session: SparkSession) -> int:
+    """How often Spark has compiled generated code so far, by its own metric."""
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = jvm.java.lang.Class.forName("org.apache.spark.metrics.source.CodegenMetrics$", True, loader)
+    metrics = kind.getField("MODULE$").get(None)
+    return int(metrics.METRIC_COMPILATION_TIME().getCount())

@@ -1,0 +1,252 @@
+"""Streams as Spark reads them: any format by name, a replayed trace, generated traffic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.errors import SourceError
+from slackwater.language.durations import parse_duration
+from slackwater.language.statements import CreateStream
+from slackwater.spark.trace import TRAFFIC_COLUMNS, Trace, TrafficTrace, land
+from slackwater.traffic import from_options
+
+FILE_FORMATS = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
+Offsets = Mapping[str, object]
+"""What a decision record keeps of where a batch's rows are: enough to read them again."""
+
+
+class StreamSource(Protocol):
+    """What the engine asks of a stream."""
+
+    def streaming(self) -> DataFrame:
+        """The streaming frame whose batches are the clock."""
+
+    def offsets(self, batch: int, before: Offsets | None) -> Offsets:
+        """Where the rows of a new batch are, given the batch before."""
+
+    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
+        """The rows with ``__t``, ``__part`` and ``__seq``; None where there are none."""
+
+    def ended(self, offsets: Offsets) -> bool:
+        """Whether no rows come after this batch."""
+
+    def progress(self, offsets: Offsets) -> float | None:
+        """How much of a finite stream has been read."""
+
+    def release(self, offsets: Offsets) -> None:
+        """Called after a batch has been committed."""
+
+    as_fast_as_it_goes: bool
+    """Batches follow each other without waiting for the trigger."""
+
+
+class SparkSource:
+    """Any Spark streaming format, with its own options."""
+
+    as_fast_as_it_goes = False
+
+    def __init__(self, session: SparkSession, stream: CreateStream) -> None:
+        self._session = session
+        self._stream = stream
+
+    def streaming(self) -> DataFrame:
+        stream = self._stream
+        reader = self._session.readStream.format(stream.format).options(**dict(stream.options))
+        if stream.format.lower() in FILE_FORMATS and stream.payload is None and stream.format.lower() != "text":
+            reader = reader.schema(", ".join(f"`{c.name}` {c.type}" for c in stream.columns))
+        try:
+            return self._normalised(reader.load())
+        except SourceError:
+            raise
+        except Exception as error:  # Spark's own errors have many classes; the user needs its first line
+            reason = str(error).split("\n")[0]
+            raise SourceError(
+                f"stream {stream.name}: Spark cannot read USING {stream.format}: {reason}{_hint(stream, reason)}"
+            ) from error
+
+    def _normalised(self, frame: DataFrame) -> DataFrame:
+        stream = self._stream
+        if stream.payload is not None:
+            frame = self._parsed(frame)
+        there = {name.lower() for name in frame.columns}
+        missing = [c.name for c in stream.columns if c.name.lower() not in there]
+        if missing:
+            raise SourceError(
+                f"stream {stream.name}: {stream.format} delivers {', '.join(frame.columns)}, "
+                f"and {', '.join(missing)} is declared; rename the columns, or say FORMAT json (or csv) "
+                "where they are inside the payload"
+            )
+        part, seq = self._identity(frame)
+        columns = [f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`" for c in stream.columns]
+        frame = frame.selectExpr(*columns, f"{part} AS __part", f"{seq} AS __seq")
+        if stream.time_expression is not None:
+            frame = frame.selectExpr("*", f"CAST({stream.time_expression} AS TIMESTAMP) AS `{stream.time}`")
+        return frame.selectExpr("*", f"unix_micros(CAST(`{stream.time}` AS TIMESTAMP)) AS __t")
+
+    def _parsed(self, frame: DataFrame) -> DataFrame:
+        """The payload's fields beside the columns that say where a row comes from."""
+        stream = self._stream
+        names = [n for n in frame.columns if n in ("topic", "partition", "offset")]
+        carried = [f"`{n}` AS `__{n}`" for n in names]
+        if stream.payload == "text":
+            return frame.selectExpr(f"CAST(value AS STRING) AS `{stream.columns[0].name}`", *carried)
+        schema = ", ".join(f"`{c.name}` {c.type}" for c in stream.columns)
+        options = ", ".join(f"'{k}', '{v}'" for k, v in stream.payload_options)
+        arguments = f"CAST(value AS STRING), '{schema}'" + (f", map({options})" if options else "")
+        return frame.selectExpr(f"from_{stream.payload}({arguments}) AS __payload", *carried).selectExpr(
+            "__payload.*", *(f"`__{n}`" for n in names)
+        )
+
+    def _identity(self, frame: DataFrame) -> tuple[str, str]:
+        """Partition and offset of a row: what orders arrivals, the same on every replay."""
+        if "__offset" in frame.columns:
+            return "concat(__topic, '/', lpad(__partition, 10, '0'))", "__offset"
+        if {"topic", "partition", "offset"} <= set(frame.columns):
+            return "concat(topic, '/', lpad(partition, 10, '0'))", "offset"
+        if self._stream.format.lower() in FILE_FORMATS and self._stream.payload is None:
+            return "_metadata.file_path", "monotonically_increasing_id()"
+        return "CAST(spark_partition_id() AS BIGINT)", "monotonically_increasing_id()"
+
+    def offsets(self, batch: int, before: Offsets | None) -> Offsets:
+        return {}
+
+    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
+        return batch
+
+    def ended(self, offsets: Offsets) -> bool:
+        return False
+
+    def progress(self, offsets: Offsets) -> float | None:
+        return None
+
+    def release(self, offsets: Offsets) -> None:
+        pass
+
+
+def _hint(stream: CreateStream, reason: str) -> str:
+    if stream.format.lower() == "kafka" and "kafka" in reason.lower() and "find" in reason.lower():
+        return "\nhint: the Kafka connector is not there; run make setup, or give spark.jars"
+    return ""
+
+
+class TraceSource:
+    """A trace on a clock stream: Spark counts and checkpoints batches, the clock says up to when."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        stream: CreateStream,
+        trace: Trace,
+        speed: float | None,
+        rows_per_batch: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._stream = stream
+        self._trace = trace
+        self._speed = speed
+        self._rows = rows_per_batch
+        self._clock = clock
+        self._anchor: tuple[float, int] | None = None
+        self.as_fast_as_it_goes = speed is None
+
+    def streaming(self) -> DataFrame:
+        return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+
+    def offsets(self, batch: int, before: Offsets | None) -> Offsets:
+        low = int(str(before["to"])) if before is not None else self._trace.start
+        if self._speed is None:
+            high = self._trace.advance(low, self._rows)
+        else:
+            if self._anchor is None:
+                self._anchor = (self._clock(), low)
+            began, origin = self._anchor
+            high = max(low, origin + int((self._clock() - began) * self._speed * 1_000_000))
+        if self._trace.end is not None:
+            high = min(high, self._trace.end)
+        return {"from": low, "to": high}
+
+    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
+        low, high = int(str(offsets["from"])), int(str(offsets["to"]))
+        files = [s.path for s in self._trace.segments(low, high)] if high > low else []
+        if not files:
+            return None
+        declared = [f"`{c.name}` {c.type}" for c in self._stream.columns]
+        if self._stream.time_expression is not None:
+            declared.append(f"`{self._stream.time}` TIMESTAMP")
+        schema = ", ".join([*declared, "__t BIGINT", "__part BIGINT", "__seq BIGINT"])
+        rows = session.read.schema(schema).parquet(*files)
+        # rows without a time are read with the first batch, so that they are counted
+        bounds = f"cast(split('{low},{high},{self._trace.start}', ',') as array<bigint>)"
+        index = "coalesce(cast(__t & 0 as int), 0)"
+        at = f"coalesce(__t, get({bounds}, {index} + 2))"
+        return rows.where(f"{at} >= get({bounds}, {index}) AND {at} < get({bounds}, {index} + 1)")
+
+    def ended(self, offsets: Offsets) -> bool:
+        return self._trace.end is not None and int(str(offsets["to"])) >= self._trace.end
+
+    def progress(self, offsets: Offsets) -> float | None:
+        if self._trace.end is None:
+            return None
+        length = max(1, self._trace.end - self._trace.start)
+        return min(1.0, (int(str(offsets["to"])) - self._trace.start) / length)
+
+    def release(self, offsets: Offsets) -> None:
+        self._trace.forget(int(str(offsets["from"])))
+
+
+def open_source(
+    session: SparkSession,
+    stream: CreateStream,
+    folder: Path,
+    *,
+    rows_per_batch: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> StreamSource:
+    """The source of a stream, made ready to be read; raises SourceError where it cannot be."""
+    format_ = stream.format.lower()
+    options = dict(stream.options)
+    if format_ == "agents":
+        raise SourceError(
+            f"stream {stream.name}: USING agents is accepted and checked, and this version has no hub to run it"
+        )
+    if format_ == "replay":
+        speed = _speed(stream, options)
+        return TraceSource(session, stream, land(session, stream, folder / "trace"), speed, rows_per_batch, clock)
+    if format_ == "traffic":
+        speed = _speed(stream, options)
+        options.pop("speed", None)
+        length = options.pop("length", None)
+        try:
+            seconds = parse_duration(length) / 1e6 if length is not None else None
+            traffic = from_options(options)
+        except ValueError as error:
+            raise SourceError(f"stream {stream.name}: {error}") from None
+        unknown = [c.name for c in stream.columns if c.name not in TRAFFIC_COLUMNS]
+        if unknown:
+            raise SourceError(
+                f"stream {stream.name}: traffic has no column {', '.join(unknown)}; it has {', '.join(TRAFFIC_COLUMNS)}"
+            )
+        trace = TrafficTrace(traffic, folder / "traffic", seconds)
+        return TraceSource(session, stream, trace, speed, rows_per_batch, clock)
+    return SparkSource(session, stream)
+
+
+def _speed(stream: CreateStream, options: Mapping[str, str]) -> float | None:
+    text = options.get("speed", "1").lower()
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not speed > 0:
+        raise SourceError(
+            f"stream {stream.name}: speed is event seconds per second, a number above 0 or 'max'; got {text!r}"
+        )
+    return speed

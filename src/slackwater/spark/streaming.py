@@ -1,0 +1,42 @@
+"""One streaming query per stream: Spark's part of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+
+class Running:
+    """A stream that is being read."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+
+    def problem(self) -> str | None:
+        """What stopped the stream, None while nothing has."""
+        exception = self._query.exception()
+        return None if exception is None else str(exception).split("\n")[0]
+
+    def stop(self) -> None:
+        self._query.stop()
+
+    def durations(self) -> dict[str, int]:
+        """Milliseconds that Spark spent on the parts of the last trigger."""
+        progress = self._query.lastProgress
+        return dict(progress["durationMs"]) if progress else {}
+
+
+def start_stream(
+    frame: DataFrame, name: str, checkpoint: Path, interval_ms: int, on_batch: Callable[[DataFrame, int], None]
+) -> Running:
+    """Start reading; every micro-batch is handed to ``on_batch`` with its number."""
+    writer = (
+        frame.writeStream.queryName(name)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(processingTime=f"{interval_ms} milliseconds")
+        .foreachBatch(on_batch)
+    )
+    return Running(writer.start())

@@ -1,0 +1,1 @@
+"""Statistics of streams and tables that the planners base their choices on."""
