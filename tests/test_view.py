@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
-from slackwater.view import LiveView, screen, summary
+from slackwater.terminal.view import LiveView, screen, summary
 
 NOON = datetime(2024, 5, 1, 12, 0, 5, tzinfo=UTC)
 

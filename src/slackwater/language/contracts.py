@@ -86,7 +86,9 @@ class Subset(Standing):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.gap < 1:
-            raise ValueError(f"GAP counts missing answers and is at least 1, got {self.gap}; for none, use EXACT")
+            raise ValueError(
+                f"GAP counts missing answers and is at least 1, got {self.gap}; for none, use EXACT"
+            )
 
     def __str__(self) -> str:
         fill = "" if self.fill is None else f" FILL {self.fill}"

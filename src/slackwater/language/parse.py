@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
+from slackwater.errors import Position
 from slackwater.language.contracts import Contract, Standing
 from slackwater.language.parse_contract import CONTRACT_WORDS, STANDING_WORDS, parse_contract
 from slackwater.language.parse_source import parse_stream, parse_table
@@ -24,7 +25,6 @@ from slackwater.language.statements import (
     Source,
 )
 from slackwater.language.tokens import Cursor, position_at, tokenize
-from slackwater.errors import Position
 
 
 def parse(text: str, *, file: str = "") -> tuple[AnyStatement, ...]:
@@ -182,7 +182,9 @@ def _explain(cursor: Cursor, sql: str, source: Source) -> Explain:
     if cursor.word == "CREATE":
         rest = _statement(Cursor(cursor.tokens[cursor.index :], cursor.text, cursor.file))
         if not isinstance(rest, CreateQuery | CreateView):
-            raise cursor.error("EXPLAIN shows the plan of queries", hint="write EXPLAIN CREATE QUERY … or EXPLAIN name")
+            raise cursor.error(
+                "EXPLAIN shows the plan of queries", hint="write EXPLAIN CREATE QUERY … or EXPLAIN name"
+            )
         return Explain(sql, source, form, None, rest)
     if cursor.word in ("SELECT", "WITH"):
         stop = _contract_start(cursor)
@@ -200,5 +202,6 @@ def _end(cursor: Cursor) -> None:
     if not cursor.done:
         near = difflib.get_close_matches(cursor.word, _STARTS, n=1)
         raise cursor.error(
-            f"unexpected {cursor.found()}", hint="a ; is missing before it" if near else "the statement should end here"
+            f"unexpected {cursor.found()}",
+            hint="a ; is missing before it" if near else "the statement should end here",
         )

@@ -45,7 +45,9 @@ def _exact(cursor: Cursor) -> Contract:
 
 
 def _error(cursor: Cursor) -> Contract:
-    bound = 0.05 if cursor.done or cursor.word in ("CONFIDENCE", *STANDING_WORDS) else cursor.percent("the error")
+    bound = (
+        0.05 if cursor.done or cursor.word in ("CONFIDENCE", *STANDING_WORDS) else cursor.percent("the error")
+    )
     confidence = cursor.percent("the confidence") if cursor.accept("CONFIDENCE") else 0.95
     return Error(bound, confidence)
 
@@ -67,7 +69,9 @@ def _drift(cursor: Cursor) -> Contract:
     bound = cursor.number("the drift")
     relative = cursor.accept("%")
     belief = cursor.percent("the belief") if cursor.accept("BELIEF") else 0.95
-    return Drift(bound / 100 if relative else bound, relative, belief, extrapolate=cursor.accept("EXTRAPOLATE"))
+    return Drift(
+        bound / 100 if relative else bound, relative, belief, extrapolate=cursor.accept("EXTRAPOLATE")
+    )
 
 
 _PARSERS = {"EXACT": _exact, "ERROR": _error, "SUBSET": _subset, "PRECISION": _precision, "DRIFT": _drift}
@@ -97,4 +101,7 @@ def _end(cursor: Cursor) -> None:
 
 
 def _unexpected(cursor: Cursor) -> LanguageError:
-    return cursor.error(f"unexpected {cursor.found()} after the contract", hint="a contract ends the statement: put ; before the next one")
+    return cursor.error(
+        f"unexpected {cursor.found()} after the contract",
+        hint="a contract ends the statement: put ; before the next one",
+    )

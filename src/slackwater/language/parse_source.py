@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from slackwater.errors import Position
 from slackwater.language.statements import Column, CreateStream, CreateTable, Source
@@ -117,7 +117,9 @@ def _type(cursor: Cursor, column: str, stop: int) -> str:
         cursor.index += 1
     tokens = cursor.tokens[begin : cursor.index]
     if not tokens:
-        raise cursor.error(f"expected a type for column {column}, such as INT or STRING", hint=f"{column} STRING")
+        raise cursor.error(
+            f"expected a type for column {column}, such as INT or STRING", hint=f"{column} STRING"
+        )
     written = cursor.text[tokens[0].start : tokens[-1].end + 1]
     try:
         exp.DataType.build(written, dialect="spark")
@@ -161,7 +163,7 @@ def _options(cursor: Cursor) -> Options:
 
 def _option_value(cursor: Cursor, key: str) -> str:
     token = cursor.token
-    if token is not None and token.token_type is TokenType.NUMBER or cursor.word == "-":
+    if (token is not None and token.token_type is TokenType.NUMBER) or cursor.word == "-":
         return f"{cursor.number(key):.17g}"
     if cursor.word in ("TRUE", "FALSE"):
         return cursor.name(key).lower()
@@ -173,7 +175,9 @@ def _clause(cursor: Cursor, name: str) -> str:
         if cursor.accept(*clause.split()):
             return clause
     words = ", ".join(_CLAUSES)
-    raise cursor.error(f"unexpected {cursor.found()} in CREATE STREAM {name}", hint=f"expected one of {words}, or ;")
+    raise cursor.error(
+        f"unexpected {cursor.found()} in CREATE STREAM {name}", hint=f"expected one of {words}, or ;"
+    )
 
 
 def _key(cursor: Cursor, columns: tuple[Column, ...]) -> tuple[str, ...]:
@@ -202,7 +206,9 @@ def _time(cursor: Cursor, columns: tuple[Column, ...]) -> tuple[str, str | None]
     at = cursor.position()
     token = cursor.token
     following = cursor.tokens[start + 1] if start + 1 < len(cursor.tokens) else None
-    if token is not None and (following is None or following.text not in ("(", "+", "-", "*", "/", ".", "::")):
+    if token is not None and (
+        following is None or following.text not in ("(", "+", "-", "*", "/", ".", "::")
+    ):
         name = _declared(cursor, columns)
         declared = next(c.type.upper() for c in columns if c.name == name)
         if not declared.startswith(("TIMESTAMP", "DATE")):
@@ -221,7 +227,16 @@ def _time(cursor: Cursor, columns: tuple[Column, ...]) -> tuple[str, str | None]
             depth += 1
         elif text == ")":
             depth -= 1
-        elif depth == 0 and text in ("AS", "LATENESS", "TOLERANCE", "MAX", "IDLE", "KEY", "FORMAT", "OPTIONS"):
+        elif depth == 0 and text in (
+            "AS",
+            "LATENESS",
+            "TOLERANCE",
+            "MAX",
+            "IDLE",
+            "KEY",
+            "FORMAT",
+            "OPTIONS",
+        ):
             break
         stop += 1
     tokens = list(cursor.until(stop))

@@ -5,18 +5,27 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from functools import cache
+from typing import ClassVar
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from slackwater.errors import LanguageError, Position
 from slackwater.language.durations import unit_micros
 
 
+class _Dialect(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        # EXPLAIN is a statement here: sqlglot would make one string of what follows it
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        # since Spark 4 a doubled quote stands for one
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+
 @cache
 def _dialect() -> Spark:
-    return Spark()
+    return _Dialect()
 
 
 def position_at(text: str, offset: int) -> Position:
@@ -84,7 +93,9 @@ class Cursor:
         return position_at(self.text, self.tokens[-1].end + 1 if self.tokens else 0)
 
     def error(self, message: str, *, hint: str = "", at: Position | None = None) -> LanguageError:
-        return LanguageError(message, text=self.text, position=at or self.position(), hint=hint, file=self.file)
+        return LanguageError(
+            message, text=self.text, position=at or self.position(), hint=hint, file=self.file
+        )
 
     def found(self) -> str:
         token = self.token
@@ -118,8 +129,12 @@ class Cursor:
     def name(self, what: str) -> str:
         """A plain or back-quoted name."""
         token = self.token
-        if token is None or token.token_type in (TokenType.STRING, TokenType.NUMBER) or not (
-            token.token_type is TokenType.IDENTIFIER or token.text[:1].isalpha() or token.text[:1] == "_"
+        if (
+            token is None
+            or token.token_type in (TokenType.STRING, TokenType.NUMBER)
+            or not (
+                token.token_type is TokenType.IDENTIFIER or token.text[:1].isalpha() or token.text[:1] == "_"
+            )
         ):
             raise self.error(f"expected {what}, found {self.found()}")
         self.index += 1
@@ -165,7 +180,9 @@ class Cursor:
         micros = unit_micros(unit)
         if micros is None:
             raise self.error(
-                f"{unit!r} is not a unit of fixed length", at=at, hint="use MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS"
+                f"{unit!r} is not a unit of fixed length",
+                at=at,
+                hint="use MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS",
             )
         return round(amount * micros)
 

@@ -18,7 +18,10 @@ from slackwater.plan.scope import Scope, canonical, source_column
 
 _REFUSED = {
     "order": ("ORDER BY has no meaning in a standing query", "sort where the answers are read"),
-    "limit": ("LIMIT has no meaning in a standing query", "select with HAVING, or limit where the answers are read"),
+    "limit": (
+        "LIMIT has no meaning in a standing query",
+        "select with HAVING, or limit where the answers are read",
+    ),
     "distinct": ("SELECT DISTINCT is not supported", "GROUP BY the columns, with a window"),
     "laterals": ("LATERAL VIEW is not supported", "explode before the stream, or use higher-order functions"),
     "qualify": ("QUALIFY is not supported", "use HAVING"),
@@ -76,10 +79,19 @@ def _cte(
 ) -> Callable[[str], Step]:
     if not isinstance(cte.this, exp.Select):
         raise source.error(f"WITH {cte.alias}: expected a SELECT")
-    step = _select(cte.this, f"{name}.{cte.alias}", source, known, local, inner)
+    step = _select(cte.this, _inner_name(name, cte.alias, inner), source, known, local, inner)
     if step.aggregates:
         inner.append(step)
     return lambda _: step
+
+
+def _inner_name(name: str, label: str, inner: list[Step]) -> str:
+    """A name for an inner step; a CTE and a sub-query may have the same label."""
+    taken = {step.name.lower() for step in inner}
+    found, number = f"{name}.{label}", 2
+    while found.lower() in taken:
+        found, number = f"{name}.{label}{number}", number + 1
+    return found
 
 
 def _from(
@@ -94,7 +106,7 @@ def _from(
         if not isinstance(relation.this, exp.Select):
             raise source.error("expected a SELECT in parentheses after FROM")
         label = relation.alias or "subquery"
-        step = _select(relation.this, f"{name}.{label}", source, known, local, inner)
+        step = _select(relation.this, _inner_name(name, label, inner), source, known, local, inner)
         if step.aggregates:
             inner.append(step)
         return _step_scope(step, label, source)
@@ -115,7 +127,9 @@ def _from(
 def _latest(relation: exp.Table, source: Source, known: Known) -> Scope:
     call = relation.this
     if str(call.this).upper() != "LATEST" or len(call.expressions) != 1:
-        raise source.error(f"cannot read FROM {relation.sql('spark')}", hint="there is one such form: LATEST(stream)")
+        raise source.error(
+            f"cannot read FROM {relation.sql('spark')}", hint="there is one such form: LATEST(stream)"
+        )
     stream = known.streams.get(call.expressions[0].name.lower())
     if stream is None:
         raise source.error(
@@ -139,23 +153,30 @@ def _unknown(relation: exp.Table, source: Source, known: Known) -> LanguageError
             relation,
             hint="read a stream and JOIN the table",
         )
-    readable = [s.name for s in known.streams.values()] + [s.name for s in known.steps.values() if "." not in s.name]
+    readable = [s.name for s in known.streams.values()] + [
+        s.name for s in known.steps.values() if "." not in s.name
+    ]
     hint = f"there are {', '.join(readable)}" if readable else "declare it first: CREATE STREAM …"
     return at.error(f"there is no stream, view or query called {name}", relation, hint=hint)
 
 
 def _stream_scope(stream: CreateStream, alias: str, source: Source) -> Scope:
-    columns: dict[str, exp.Expression] = {c.name: source_column(c.name) for c in stream.columns}
+    columns: dict[str, exp.Expr] = {c.name: source_column(c.name) for c in stream.columns}
     columns.setdefault(stream.time, source_column(stream.time))
     return Scope(
-        source, stream.name, stream.time, Path(stream.name), columns, {alias.lower(): columns, stream.name.lower(): columns}
+        source,
+        stream.name,
+        stream.time,
+        Path(stream.name),
+        columns,
+        {alias.lower(): columns, stream.name.lower(): columns},
     )
 
 
 def _step_scope(step: Step, alias: str, source: Source) -> Scope:
     """Reading a step: a windowed one is a source of its own, a projection is looked through."""
     if step.aggregates:
-        columns: dict[str, exp.Expression] = {name: source_column(name) for name in step.columns}
+        columns: dict[str, exp.Expr] = {name: source_column(name) for name in step.columns}
         path = Path(step.name)
     else:
         columns = {o.name: exp.maybe_parse(o.sql, dialect="spark") for o in step.outputs}
@@ -182,7 +203,7 @@ def _where(select: exp.Select, scope: Scope, functions: Functions) -> Scope:
     return replace(scope, path=Path(scope.path.source, scope.path.lookups, tuple(predicates)))
 
 
-def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
     node = node.unnest()
     if isinstance(node, exp.And):
         return [*_conjuncts(node.left), *_conjuncts(node.right)]
@@ -219,5 +240,5 @@ def _refuse(select: exp.Select, source: Source) -> None:
             node = select.args[arg]
             first = node[0] if isinstance(node, list) else node
             raise Scope(source, "", "", Path(""), {}, {}).error(
-                message, first if isinstance(first, exp.Expression) else None, hint
+                message, first if isinstance(first, exp.Expr) else None, hint
             )

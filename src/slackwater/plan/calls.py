@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from slackwater.plan.functions import Functions
 
-_BY_CLASS: dict[type[exp.Expression], str] = {
+_BY_CLASS: dict[type[exp.Expr], str] = {
     exp.Count: "count",
     exp.CountIf: "count_if",
     exp.Sum: "sum",
@@ -56,8 +56,8 @@ class RawCall:
     """An aggregate as found: the arguments are still trees."""
 
     function: str
-    arguments: tuple[exp.Expression, ...]
-    condition: exp.Expression | None = None
+    arguments: tuple[exp.Expr, ...]
+    condition: exp.Expr | None = None
     parameter: float | None = None
 
 
@@ -69,7 +69,7 @@ class UnsupportedAggregate(ValueError):
         super().__init__(message)
 
 
-def is_aggregate(node: exp.Expression, functions: Functions) -> bool:
+def is_aggregate(node: exp.Expr, functions: Functions) -> bool:
     """Whether a node, taken by itself, is an aggregate call (with its FILTER or WITHIN GROUP)."""
     if isinstance(node, exp.Filter | exp.WithinGroup):
         return is_aggregate(node.this, functions)
@@ -83,7 +83,7 @@ def _is_quantifier(node: exp.Any) -> bool:
     return isinstance(node.parent, exp.Predicate)
 
 
-def raw_call(node: exp.Expression, functions: Functions) -> RawCall:
+def raw_call(node: exp.Expr, functions: Functions) -> RawCall:
     """The call that an aggregate node makes."""
     if isinstance(node, exp.Filter):
         inner = raw_call(node.this, functions)
@@ -114,7 +114,7 @@ def raw_call(node: exp.Expression, functions: Functions) -> RawCall:
     return RawCall(function, (argument,))
 
 
-def _named(name: str, arguments: tuple[exp.Expression, ...], functions: Functions) -> RawCall:
+def _named(name: str, arguments: tuple[exp.Expr, ...], functions: Functions) -> RawCall:
     if functions.aggregate(name) is not None:
         return RawCall(name, arguments)
     if name in _BY_NAME:
@@ -122,7 +122,7 @@ def _named(name: str, arguments: tuple[exp.Expression, ...], functions: Function
     raise _unsupported(name)
 
 
-def _count(node: exp.Expression) -> RawCall:
+def _count(node: exp.Expr) -> RawCall:
     counted = node.this
     if isinstance(counted, exp.Distinct):
         return RawCall("count_distinct", tuple(counted.expressions))
@@ -141,14 +141,17 @@ def _within_group(node: exp.WithinGroup) -> RawCall:
     ordered = node.expression.expressions[0]
     if not isinstance(function, exp.PercentileCont | exp.Quantile):
         raise UnsupportedAggregate(
-            f"{function.sql('spark')} WITHIN GROUP is not supported", "use percentile_cont(p) WITHIN GROUP (ORDER BY x)"
+            f"{function.sql('spark')} WITHIN GROUP is not supported",
+            "use percentile_cont(p) WITHIN GROUP (ORDER BY x)",
         )
     share = function.this if isinstance(function, exp.PercentileCont) else function.args.get("quantile")
     parameter = _percentile(share)
-    return RawCall("percentile", (ordered.this,), None, 1 - parameter if ordered.args.get("desc") else parameter)
+    return RawCall(
+        "percentile", (ordered.this,), None, 1 - parameter if ordered.args.get("desc") else parameter
+    )
 
 
-def _percentile(share: exp.Expression | None) -> float:
+def _percentile(share: exp.Expr | None) -> float:
     if share is None:
         return 0.5
     try:
@@ -168,8 +171,6 @@ def _unsupported(name: str) -> UnsupportedAggregate:
     return UnsupportedAggregate(f"{name.upper()} is not an aggregate that Slackwater keeps", hint)
 
 
-def extract(
-    root: exp.Expression, functions: Functions, replace: Callable[[exp.Expression], exp.Expression]
-) -> exp.Expression:
+def extract(root: exp.Expr, functions: Functions, replace: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """A copy of a tree with every aggregate (the outermost) replaced by what ``replace`` gives."""
     return root.copy().transform(lambda node: replace(node) if is_aggregate(node, functions) else node)

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from sqlglot import exp
+
 from slackwater.language.contracts import Contract, Precision, Standing
 from slackwater.language.parse import parse
 from slackwater.language.statements import (
@@ -80,7 +82,8 @@ class Catalog:
         for name, declared in self.declared.items():
             parts.append(declared.sql)
             if isinstance(declared, CreateQuery) and self.contracts[name] != declared.contract:
-                parts.append(f"ALTER QUERY {declared.name} WITH {self.contracts[name]}")
+                quoted = "`" + declared.name.replace("`", "``") + "`"
+                parts.append(f"ALTER QUERY {quoted} WITH {self.contracts[name]}")
         return ";\n".join(parts) + (";\n" if parts else "")
 
     @classmethod
@@ -158,15 +161,14 @@ class Catalog:
     def _reads(self, step: Step, name: str) -> bool:
         own = step.name.lower().split(".")[0]
         below = {step.path.source.lower(), step.stream.lower(), *(k.table.lower() for k in step.path.lookups)}
-        return own != name and name in below | {self._written(own)}
+        return own != name and name in below | self._written(own)
 
-    def _written(self, name: str) -> str:
-        """The view that a statement names after FROM, even where the plan looks through it."""
+    def _written(self, name: str) -> set[str]:
+        """All that a statement names after FROM, even where the plan looks through it."""
         declared = self.declared.get(name)
         if isinstance(declared, CreateView | CreateQuery):
-            from_ = declared.select.args.get("from_")
-            return str(from_.this.name).lower() if from_ is not None else ""
-        return ""
+            return {table.name.lower() for table in declared.select.find_all(exp.Table)}
+        return set()
 
     def _unknown(self, kind: str, name: str, source: Source) -> Exception:
         near = difflib.get_close_matches(name.lower(), self.declared, n=1)

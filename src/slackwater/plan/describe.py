@@ -25,7 +25,7 @@ from slackwater.plan.signature import Signature
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.plan.tree import Node, Operator
 
-_HOLE = re.compile(r"\{\d+\}")
+_HOLE = re.compile(r"\{(\d+)\}")
 
 
 def describe(plan: Plan, name: str | None = None) -> Description:
@@ -150,13 +150,18 @@ class _Describer:
         if not alike:
             return
         template = " and ".join(plain(_HOLE.sub("?", v)) for v in signature.varying)
-        children = tuple(self._alike(group) for group in alike.values())
+        places = sorted({int(hole) for v in signature.varying for hole in _HOLE.findall(v)})
+        children = tuple(self._alike(group, places) for group in alike.values())
         branch.leaves.append(Item("constants", template, (JOINED,), alike=len(members), children=children))
 
-    def _alike(self, group: list[StepPlan]) -> Item:
+    def _alike(self, group: list[StepPlan], places: list[int]) -> Item:
         first = group[0]
         constants = self.plan.members[first.tables[0]]
-        members = tuple(Member(s.step.name, constants[s.member]) for s in group if s.member is not None)
+        members = tuple(
+            Member(s.step.name, tuple(constants[s.member][place] for place in places))
+            for s in group
+            if s.member is not None
+        )
         leaf = self._leaf(first)
         if len(group) == 1:
             return replace(leaf, members=members)

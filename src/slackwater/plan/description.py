@@ -13,6 +13,7 @@ JOINED = "constants join"
 EMITTED = "rows emitted"
 CURRENT = "current values"
 LOOKED_THROUGH = "looked through"
+PARTIALS = "partials"
 NAMED_AT_MOST = 4
 
 
@@ -22,6 +23,7 @@ class Member:
 
     name: str
     constants: tuple[str, ...]
+    """Those in which the members differ."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def stream_lines(stream: StreamNote) -> list[str]:
     if stream.looked_through:
         noun = "view" if len(stream.looked_through) == 1 else "views"
         lines.append(f"looked through, at no cost: {noun} {some(stream.looked_through)}")
-    return lines or ["nothing is computed from it"]
+    return lines if lines or stream.children else ["nothing is computed from it"]
 
 
 def headline(item: Item) -> str:
@@ -198,7 +200,9 @@ def details(item: Item, numbers: dict[str, int]) -> list[str]:
     if item.kind == "view":
         return [f"rows: {', '.join(step.outputs)}", "its readers look through it: it costs nothing by itself"]
     if item.kind == "rows":
-        how = "one for each key, as it is now" if item.how == (CURRENT,) else f"{EMITTED} by a pass of its own"
+        how = (
+            "one for each key, as it is now" if item.how == (CURRENT,) else f"{EMITTED} by a pass of its own"
+        )
         return [f"rows: {', '.join(step.outputs)}", how]
     over = step.window or "current values"
     over += f" by {', '.join(step.keys)}" if step.keys else ""
@@ -231,7 +235,9 @@ def table_row(number: int, table: TableNote) -> tuple[str, ...]:
         table.id,
         table.source,
         _cut(" ".join(filter(None, (table.width, keys))), 32),
-        f"{table.columns} {'column' if table.columns == 1 else 'columns'}" if table.columns else table.holds,
+        table.holds
+        if table.holds != PARTIALS
+        else f"{table.columns} column{'s' if table.columns > 1 else ''}",
         table.how,
         _cut(some(table.steps), 40),
     )

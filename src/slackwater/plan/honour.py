@@ -75,17 +75,13 @@ def _unscalable(step: Step, steps: Mapping[str, Step], functions: Functions) -> 
         return "HAVING on an estimate would deliver groups that do not qualify and miss some that do"
     below = steps.get(step.path.source.lower())
     if below is not None and below.aggregates:
-        return (
-            f"it reads {below.name}, which aggregates already: an estimate of an estimate cannot be scaled"
-        )
+        return f"it reads {below.name}, which aggregates already: an estimate of an estimate cannot be scaled"
     return None
 
 
 def _subset(step: Step) -> None:
     if step.current:
-        raise Refused(
-            "SUBSET leaves out windows, and LATEST has none", "use DRIFT e BELIEF p, or EXACT"
-        )
+        raise Refused("SUBSET leaves out windows, and LATEST has none", "use DRIFT e BELIEF p, or EXACT")
     if step.window is None:
         raise Refused(
             "SUBSET leaves out whole windows, and this query delivers single rows", "use ERROR 5%, or EXACT"

@@ -21,7 +21,7 @@ def aggregate_step(select: exp.Select, name: str, scope: Scope, functions: Funct
             raise scope.error(f"two columns are called {output.name}", hint="name one of them with AS")
         seen.add(output.name.lower())
     having = select.args.get("having")
-    having_sql = builder.over_calls(having.this) if having is not None else None
+    having_sql = builder.over_calls(builder.unaliased(having.this)) if having is not None else None
     return Step(
         name,
         scope.stream,
@@ -36,7 +36,7 @@ def aggregate_step(select: exp.Select, name: str, scope: Scope, functions: Funct
     )
 
 
-def _is_window_item(item: exp.Expression) -> bool:
+def _is_window_item(item: exp.Expr) -> bool:
     bare = item.unalias()
     if not isinstance(bare, exp.Column) or item.alias:
         return False
@@ -51,14 +51,18 @@ class _Builder:
         self.functions = functions
         self.window: Window | None = None
         self.calls: list[Call] = []
-        self._items = {i.alias.lower(): i.unalias() for i in select.expressions if i.alias}
+        self._items: dict[str, exp.Expr] = {i.alias.lower(): i.unalias() for i in select.expressions if i.alias}
         self._selected = list(select.expressions)
-        self._names = {canonical_or_none(scope, i.unalias(), functions): i.alias_or_name for i in select.expressions}
+        self._names = {
+            canonical_or_none(scope, i.unalias(), functions): i.alias_or_name for i in select.expressions
+        }
         keys: list[Key] = []
         group = select.args.get("group")
         for node in group.expressions if group is not None else ():
             self._group(node, keys)
-        if group is not None and (group.args.get("all") or any(group.args.get(k) for k in ("cube", "rollup", "grouping_sets"))):
+        if group is not None and (
+            group.args.get("all") or any(group.args.get(k) for k in ("cube", "rollup", "grouping_sets"))
+        ):
             raise scope.error(
                 "GROUP BY takes a window and expressions", group, hint="GROUP BY window(ts, '1 minute'), host"
             )
@@ -70,10 +74,12 @@ class _Builder:
                 group,
                 hint=f"add GROUP BY window({scope.time}, '1 minute') or tuples(1000), or read LATEST(stream)",
             )
-        if self.window is not None and scope.current:
-            raise scope.error("LATEST(…) holds one row per key and takes no window", group, hint="leave window() out")
+        if scope.current and self.window is not None:
+            raise scope.error(
+                "LATEST(…) holds one row per key and takes no window", group, hint="leave window() out"
+            )
 
-    def _group(self, node: exp.Expression, keys: list[Key]) -> None:
+    def _group(self, node: exp.Expr, keys: list[Key]) -> None:
         node = self._unaliased(node)
         if isinstance(node, exp.Anonymous) and str(node.this).lower() in ("window", "tuples"):
             if self.window is not None:
@@ -91,13 +97,14 @@ class _Builder:
         if text not in (k.sql for k in keys):
             keys.append(Key(label, text))
 
-    def _unaliased(self, node: exp.Expression) -> exp.Expression:
+    def _unaliased(self, node: exp.Expr) -> exp.Expr:
         """GROUP BY may name a select item by its alias or its number, as in Spark."""
         if isinstance(node, exp.Literal) and node.is_int:
             index = int(node.this)
             if not 1 <= index <= len(self._selected):
                 raise self.scope.error(f"GROUP BY {index}: there are {len(self._selected)} items", node)
-            return self._selected[index - 1].unalias()
+            numbered: exp.Expr = self._selected[index - 1].unalias()
+            return numbered
         if (
             isinstance(node, exp.Column)
             and not node.table
@@ -110,7 +117,9 @@ class _Builder:
     def _time_window(self, node: exp.Anonymous) -> TimeWindow:
         arguments = list(node.expressions)
         if not 2 <= len(arguments) <= 4:
-            raise ValueError(f"window() takes a time column, a size, and maybe a slide and an offset; got {len(arguments)}")
+            raise ValueError(
+                f"window() takes a time column, a size, and maybe a slide and an offset; got {len(arguments)}"
+            )
         time = arguments[0]
         if not isinstance(time, exp.Column) or time.name.lower() != self.scope.time.lower():
             raise self.scope.error(
@@ -128,10 +137,12 @@ class _Builder:
     def _tuple_window(self, node: exp.Anonymous) -> TupleWindow:
         numbers = [int(a.this) for a in node.expressions if isinstance(a, exp.Literal) and a.is_int]
         if len(numbers) != len(node.expressions) or not 1 <= len(numbers) <= 2:
-            raise ValueError("tuples() takes a size and maybe a slide, whole numbers of rows: tuples(1000, 100)")
+            raise ValueError(
+                "tuples() takes a size and maybe a slide, whole numbers of rows: tuples(1000, 100)"
+            )
         return TupleWindow(numbers[0], numbers[-1])
 
-    def output(self, item: exp.Expression) -> Output:
+    def output(self, item: exp.Expr) -> Output:
         bare = item.unalias()
         if isinstance(bare, exp.Star):
             raise self.scope.error("SELECT * cannot stand beside GROUP BY", bare, hint="name the columns")
@@ -141,12 +152,25 @@ class _Builder:
         aggregated = any(is_aggregate(node, self.functions) for node in bare.walk())
         return Output(name, sql, aggregated, whole)
 
-    def over_calls(self, root: exp.Expression) -> str:
+    def unaliased(self, condition: exp.Expr) -> exp.Expr:
+        """HAVING may name an item by its alias; a group key of that name goes before it, as in Spark."""
+        keys = {key.name.lower() for key in self.keys}
+
+        def replaced(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Column) and not node.table and node.name.lower() not in keys:
+                item = self._items.get(node.name.lower())
+                if item is not None and not any(node is n for n in item.walk()):
+                    return exp.Paren(this=item.copy())
+            return node
+
+        return condition.copy().transform(replaced)
+
+    def over_calls(self, root: exp.Expr) -> str:
         """An item as SQL over ``a0…``, ``k0…``, ``window_start`` and ``window_end``."""
         replaced = extract(root, self.functions, self._call)
         return canonical(self._keyed(replaced))
 
-    def _keyed(self, node: exp.Expression) -> exp.Expression:
+    def _keyed(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and node.args.get("call"):
             return exp.column(node.name)
         if not any(isinstance(n, exp.Column) and n.args.get("call") for n in node.walk()):
@@ -164,13 +188,13 @@ class _Builder:
                     hint=f"add it to GROUP BY, or write MAX({node.sql('spark')})",
                 )
         for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
+            if isinstance(value, exp.Expr):
                 node.set(key, self._keyed(value))
             elif isinstance(value, list):
-                node.set(key, [self._keyed(v) if isinstance(v, exp.Expression) else v for v in value])
+                node.set(key, [self._keyed(v) if isinstance(v, exp.Expr) else v for v in value])
         return node
 
-    def _call(self, node: exp.Expression) -> exp.Expression:
+    def _call(self, node: exp.Expr) -> exp.Expr:
         try:
             raw = raw_call(node, self.functions)
         except UnsupportedAggregate as error:
@@ -179,7 +203,9 @@ class _Builder:
             nested = next((n for n in argument.walk() if is_aggregate(n, self.functions)), None)
             if nested is not None:
                 raise self.scope.error(
-                    "an aggregate of an aggregate needs a step between", nested, hint="make the inner one a VIEW"
+                    "an aggregate of an aggregate needs a step between",
+                    nested,
+                    hint="make the inner one a VIEW",
                 )
         call = Call(
             raw.function,
@@ -194,7 +220,7 @@ class _Builder:
         return marked
 
 
-def canonical_or_none(scope: Scope, node: exp.Expression, functions: Functions) -> str | None:
+def canonical_or_none(scope: Scope, node: exp.Expr, functions: Functions) -> str | None:
     """Canonical text of an expression over the source's columns, None where it is not one."""
     from slackwater.errors import LanguageError
 
@@ -206,7 +232,7 @@ def canonical_or_none(scope: Scope, node: exp.Expression, functions: Functions) 
         return None
 
 
-def _length(node: exp.Expression) -> int:
+def _length(node: exp.Expr) -> int:
     if isinstance(node, exp.Literal) and node.is_string:
         return parse_duration(node.this)
     if isinstance(node, exp.Interval):

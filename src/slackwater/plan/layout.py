@@ -58,6 +58,7 @@ def _alike(steps: Iterable[Step], builder: _Builder) -> dict[str, tuple[Signatur
     found: dict[str, tuple[Signature, Constants]] = {}
     groups: dict[object, list[tuple[Step, Constants]]] = defaultdict(list)
     existing = list(dict.fromkeys(t.signature for t in builder.tables.values() if t.signature is not None))
+    signature: Signature | None
     for step in steps:
         if not _can_share(step, builder.functions) or not step.path.predicates:
             continue
@@ -68,7 +69,7 @@ def _alike(steps: Iterable[Step], builder: _Builder) -> dict[str, tuple[Signatur
                 break
         else:
             key, constants = shape(step.path)
-            groups[(key, step.keys and tuple(k.sql for k in step.keys))].append((step, constants))
+            groups[(key, tuple(k.sql for k in step.keys))].append((step, constants))
     for (key, _), members in groups.items():  # type: ignore[misc]
         distinct = list(dict.fromkeys(constants for _, constants in members))
         if len(distinct) < ALIKE_ENOUGH:
@@ -130,6 +131,7 @@ class _Builder:
             used[call.table].update(call.columns.values())
         for table_id in before.tables:
             table = plan.tables[table_id]
+            self._register(table)
             for column in plan.columns[table_id]:
                 if column.id in used[table_id] or table.tuples:
                     self._column(table, column)
@@ -217,20 +219,19 @@ class _Builder:
                 and wanted.width // table.width <= FINER_AT_MOST
             ):
                 return table
-        self.tables[wanted.id] = wanted
-        self.columns.setdefault(wanted.id, {})
-        if signature is not None:
-            self.members.setdefault(wanted.id, {})
+        self._register(wanted)
         return wanted
 
     def _column(self, table: Table, column: Column) -> str:
-        if table.id not in self.tables:
-            self.tables[table.id] = table
-            self.columns[table.id] = {}
-            if table.signature is not None:
-                self.members[table.id] = {}
+        self._register(table)
         self.columns[table.id].setdefault(column.id, column)
         return column.id
+
+    def _register(self, table: Table) -> None:
+        self.tables.setdefault(table.id, table)
+        self.columns.setdefault(table.id, {})
+        if table.signature is not None:
+            self.members.setdefault(table.id, {})
 
 
 def _can_share_path(step: Step, functions: Functions) -> bool:

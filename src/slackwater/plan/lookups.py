@@ -45,29 +45,31 @@ def add_lookup(scope: Scope, join: exp.Join, tables: Mapping[str, CreateTable]) 
             hint=f"a lookup needs ON stream.column = {alias}.column",
         )
     text = canonical(condition)
-    final = f"l_{table.name}_{digest(table.name, text)}"
+    final = f"l_{table.name}_{digest(table.name, text, side)}"
     renamed = text.replace("l_.", final + ".")
     lookup = Lookup(table.name, final, renamed, keys, side != "LEFT")
     return scope.with_lookup(lookup, alias, columns, merged)
 
 
-def _using(scope: Scope, seen: Scope, alias: str, merged: frozenset[str]) -> exp.Expression:
+def _using(scope: Scope, seen: Scope, alias: str, merged: frozenset[str]) -> exp.Expr:
     return exp.and_(
         *(
-            exp.EQ(this=scope.resolve(exp.column(name)), expression=seen.resolve(exp.column(name, table=alias)))
+            exp.EQ(
+                this=scope.resolve(exp.column(name)), expression=seen.resolve(exp.column(name, table=alias))
+            )
             for name in sorted(merged)
         )
     )
 
 
-def _on(seen: Scope, join: exp.Join) -> exp.Expression:
+def _on(seen: Scope, join: exp.Join) -> exp.Expr:
     condition = join.args.get("on")
     if condition is None:
         raise seen.error("a JOIN needs ON or USING", join.this)
     return seen.resolve(condition)
 
 
-def _keys(condition: exp.Expression) -> tuple[str, ...]:
+def _keys(condition: exp.Expr) -> tuple[str, ...]:
     found = []
     for equality in condition.find_all(exp.EQ, exp.NullSafeEQ):
         if equality.find_ancestor(exp.Or, exp.Not, exp.Case):

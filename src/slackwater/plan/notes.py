@@ -13,6 +13,7 @@ from slackwater.plan.description import (
     FILTERED,
     JOINED,
     LOOKED_THROUGH,
+    PARTIALS,
     SHARED,
     Kind,
     StepNote,
@@ -42,7 +43,7 @@ class Notes:
 
     def step(self, planned: StepPlan) -> StepNote:
         step = planned.step
-        inner = "." in step.name
+        inner = step.name.lower() not in self.plan.catalog.declared
         contract = self.plan.catalog.contracts.get(step.name.lower())
         tables = [self.plan.tables[id_] for id_ in planned.tables]
         others = self._others(planned)
@@ -64,7 +65,7 @@ class Notes:
 
     def table(self, id_: str, table: Table) -> TableNote:
         holds = {
-            "partials": "partials",
+            "partials": PARTIALS,
             "values": f"values of {', '.join(map(plain, table.values))}",
             "states": f"states of {table.aggregate}",
             "rows": f"rows for {table.aggregate}",

@@ -63,4 +63,5 @@ def candidates(window: Window, panes: Ints, width: int, closed: int, watermark: 
     if total == 0:
         return np.empty(0, dtype=np.int64)
     offsets = np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(low, counts) + (np.arange(total, dtype=np.int64) - offsets)
+    indices: Ints = np.repeat(low, counts) + (np.arange(total, dtype=np.int64) - offsets)
+    return indices

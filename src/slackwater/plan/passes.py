@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slackwater.plan.layout import calls_python
+from slackwater.plan.model import Path
 from slackwater.plan.signature import probe_rows
 from slackwater.plan.tables import Column, Plan, Table
-from slackwater.plan.tree import Node, shared_tree
+from slackwater.plan.tree import Node, Operator, shared_tree
 
 COLUMNS_AT_MOST = 200
 """Wider aggregates outgrow what HotSpot compiles well; they are split into several passes."""
@@ -27,6 +28,20 @@ def operator_tree(plan: Plan, source: str, *, current: bool = False) -> Node:
     predicates = {p for path in paths.values() for p in path.predicates}
     costly = frozenset(p for p in predicates if calls_python(p, plan.catalog.functions))
     return shared_tree(paths, costly)
+
+
+def orders(plan: Plan, source: str) -> dict[Path, tuple[Operator, ...]]:
+    """How the operators of each path of a source are ordered in its tree."""
+    found: dict[Path, tuple[Operator, ...]] = {}
+
+    def visit(node: Node, before: tuple[Operator, ...]) -> None:
+        found.update({plan.steps[name.lower()].step.path: before for name in node.steps})
+        for child in node.children:
+            assert child.operator is not None
+            visit(child, (*before, child.operator))
+
+    visit(operator_tree(plan, source), ())
+    return found
 
 
 def chunks(columns: tuple[Column, ...]) -> Iterator[tuple[Column, ...]]:

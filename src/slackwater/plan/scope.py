@@ -27,12 +27,12 @@ def source_column(name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier("s"))
 
 
-def canonical(node: exp.Expression) -> str:
+def canonical(node: exp.Expr) -> str:
     """The one text form of an expression whose columns are resolved."""
     return node.sql(dialect="spark", normalize_functions="lower", comments=False)
 
 
-def position_of(node: exp.Expression, source: Source) -> Position | None:
+def position_of(node: exp.Expr, source: Source) -> Position | None:
     """Where a node stands in the text, as far as the parser kept it."""
     for candidate in node.walk():
         start = candidate.meta.get("start")
@@ -49,19 +49,21 @@ class Scope:
     stream: str
     time: str
     path: Path
-    columns: Mapping[str, exp.Expression]
+    columns: Mapping[str, exp.Expr]
     """Columns of the source by name as declared, in order."""
-    aliases: Mapping[str, Mapping[str, exp.Expression]]
+    aliases: Mapping[str, Mapping[str, exp.Expr]]
     """Columns by the lower-case alias that may qualify them."""
     nested: bool = False
     """The source is the output of a windowed step."""
     current: bool = False
 
-    def error(self, message: str, node: exp.Expression | None = None, hint: str = "") -> LanguageError:
+    def error(self, message: str, node: exp.Expr | None = None, hint: str = "") -> LanguageError:
         at = position_of(node, self.source) if node is not None else None
         return self.source.error(message, at=at, hint=hint)
 
-    def with_lookup(self, lookup: Lookup, alias: str, columns: tuple[str, ...], merged: frozenset[str]) -> Scope:
+    def with_lookup(
+        self, lookup: Lookup, alias: str, columns: tuple[str, ...], merged: frozenset[str]
+    ) -> Scope:
         """The scope after a join; ``merged`` columns (USING) keep meaning the source's."""
         found = {
             name: exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(lookup.alias))
@@ -81,20 +83,20 @@ class Scope:
             self.current,
         )
 
-    def resolve(self, root: exp.Expression) -> exp.Expression:
+    def resolve(self, root: exp.Expr) -> exp.Expr:
         """A copy of a tree with every column in canonical form; raises where a name means nothing."""
         return root.copy().transform(lambda n: self._column(n) if isinstance(n, exp.Column) else n)
 
-    def sql(self, root: exp.Expression) -> str:
+    def sql(self, root: exp.Expr) -> str:
         return canonical(self.resolve(root))
 
-    def _column(self, column: exp.Column) -> exp.Expression:
+    def _column(self, column: exp.Column) -> exp.Expr:
         parts = [part.name for part in column.parts]
         if len(parts) > 1 and parts[0].lower() in self.aliases:
             return _dot(self._find(parts[1], self.aliases[parts[0].lower()], column), parts[2:])
         return _dot(self._find(parts[0], self._unqualified(parts[0], column), column), parts[1:])
 
-    def _unqualified(self, name: str, column: exp.Column) -> Mapping[str, exp.Expression]:
+    def _unqualified(self, name: str, column: exp.Column) -> Mapping[str, exp.Expr]:
         """All columns by plain name, after a check that the name is not to be had twice."""
         holders = [
             alias.lstrip("\0")
@@ -110,7 +112,7 @@ class Scope:
             )
         return self.columns
 
-    def _find(self, name: str, columns: Mapping[str, exp.Expression], at: exp.Column) -> exp.Expression:
+    def _find(self, name: str, columns: Mapping[str, exp.Expr], at: exp.Column) -> exp.Expr:
         for known, expression in columns.items():
             if known.lower() == name.lower():
                 found = expression.copy()
@@ -122,7 +124,7 @@ class Scope:
         raise self.error(f"no column {name} in {self.path.source}", at, hint=hint)
 
 
-def _dot(root: exp.Expression, rest: list[str]) -> exp.Expression:
+def _dot(root: exp.Expr, rest: list[str]) -> exp.Expr:
     for name in rest:
         root = exp.Dot(this=root, expression=exp.to_identifier(name, quoted=True))
     return root

@@ -15,6 +15,19 @@ from sqlglot import exp, parse_one
 from slackwater.plan.model import Lookup, Path
 from slackwater.plan.scope import canonical, digest
 
+_COMPARISONS = (
+    exp.EQ,
+    exp.NEQ,
+    exp.NullSafeEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.Between,
+    exp.In,
+    exp.Like,
+)
+
 Constants = tuple[str, ...]
 """A member's constants as SQL literals; an IN list is one constant, joined by ``, ``."""
 
@@ -43,8 +56,22 @@ class Signature:
 
     @property
     def residual(self) -> tuple[str, ...]:
+        """The varying predicates that a match of the probe leaves to be tested."""
         probes = {f"{p.expression} = {{{p.constants[0]}}}" for p in self.equalities}
-        return tuple(v for v in self.varying if v not in probes and " IN ({" not in v)
+        probes |= {f"{p.expression} IN ({{{p.constants[0]}}})" for p in self.equalities}
+        return tuple(v for v in self.varying if v not in probes)
+
+
+def values_listed(constant: str) -> list[str]:
+    """The values of a constant: several where it is an IN list.
+
+    >>> values_listed("'a, b', 'c'"), values_listed("80")
+    (["'a, b'", "'c'"], ['80'])
+    """
+    if ", " not in constant:
+        return [constant]
+    values = parse_one(f"x IN ({constant})", dialect="spark").expressions
+    return [canonical(value) for value in values]
 
 
 def member_id(constants: Constants) -> int:
@@ -70,20 +97,32 @@ def shape(path: Path) -> tuple[tuple[object, ...], Constants]:
 def _holes(predicate: str) -> tuple[str, list[str]]:
     tree = parse_one(predicate, dialect="spark")
     found: list[str] = []
-    if isinstance(tree, exp.In) and tree.expressions and all(isinstance(e, exp.Literal) for e in tree.expressions):
+    if (
+        isinstance(tree, exp.In)
+        and tree.expressions
+        and all(isinstance(e, exp.Literal) for e in tree.expressions)
+    ):
         values = sorted({canonical(e) for e in tree.expressions})
         return f"{canonical(tree.this)} IN (?)", [", ".join(values)]
 
-    def hole(node: exp.Expression) -> exp.Expression:
-        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
-            found.append("-" + canonical(node.this))
-            return exp.Placeholder()
-        if isinstance(node, exp.Literal):
+    def hole(node: exp.Expr) -> exp.Expr:
+        negative = isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal)
+        if (negative or isinstance(node, exp.Literal)) and _compared(node):
             found.append(canonical(node))
             return exp.Placeholder()
         return node
 
     return canonical(tree.transform(hole)), found
+
+
+def _compared(node: exp.Expr) -> bool:
+    """Whether a literal is a side of a comparison: elsewhere (a type, an INTERVAL, an argument that
+    Spark wants constant) a column cannot take its place.
+    """
+    parent = node.parent
+    while isinstance(parent, exp.Paren | exp.Cast) and parent.this is node:
+        node, parent = parent, parent.parent
+    return isinstance(parent, _COMPARISONS)
 
 
 def signature_of(key: tuple[object, ...], members: Sequence[Constants]) -> Signature | None:
@@ -92,22 +131,31 @@ def signature_of(key: tuple[object, ...], members: Sequence[Constants]) -> Signa
     ``members`` are at least two different sets of constants.
     """
     source, lookups, templates = key
-    assert isinstance(source, str) and isinstance(lookups, tuple) and isinstance(templates, tuple)
+    assert isinstance(source, str)
+    assert isinstance(lookups, tuple)
+    assert isinstance(templates, tuple)
     varies = [len(set(values)) > 1 for values in zip(*members, strict=True)]
-    common, varying = [], []
+    common: list[str] = []
+    varying: list[str] = []
+    equalities: list[Probe] = []
+    lows: dict[str, int] = {}
+    highs: dict[str, int] = {}
     position = 0
     for template in templates:
         holes = template.count("?")
         places = range(position, position + holes)
         position += holes
         kept = [None if varies[p] else members[0][p] for p in places]
-        filled = _fill(template, [k if k is not None else f"{{{p}}}" for k, p in zip(kept, places, strict=True)])
+        filled = _fill(
+            template, [k if k is not None else f"{{{p}}}" for k, p in zip(kept, places, strict=True)]
+        )
         (varying if any(k is None for k in kept) else common).append(filled)
-    equalities = tuple(p for p in map(_equality, varying) if p is not None)
-    range_ = None if equalities else _range(varying, members)
+        if kept and all(k is None for k in kept):
+            _probes(template, places, equalities, lows, highs)
+    range_ = None if equalities else _range(lows, highs, members)
     if not equalities and range_ is None:
         return None
-    return Signature(source, lookups, tuple(common), tuple(varying), equalities, range_)
+    return Signature(source, lookups, tuple(common), tuple(varying), tuple(equalities), range_)
 
 
 def matches(signature: Signature, path: Path) -> Constants | None:
@@ -129,7 +177,9 @@ def matches(signature: Signature, path: Path) -> Constants | None:
         if match is None:
             return None
         wanted.remove(match)
-    return constants if not wanted else None
+    if wanted or (signature.range is not None and not _numeric(signature.range, [constants])):
+        return None
+    return constants
 
 
 def _same(varying: str, template: str, places: range, constants: Constants) -> bool:
@@ -142,43 +192,51 @@ def _fill(template: str, values: Sequence[str]) -> str:
     return parts[0] + "".join(value + part for value, part in zip(values, parts[1:], strict=True))
 
 
-def _equality(varying: str) -> Probe | None:
-    left, _, right = varying.partition(" = {")
-    if right and right.endswith("}") and right[:-1].isdigit() and "{" not in left:
-        return Probe(left, (int(right[:-1]),))
-    left, _, right = varying.partition(" IN ({")
-    if right and right.endswith("})") and right[:-2].isdigit() and "{" not in left:
-        return Probe(left, (int(right[:-2]),))
-    return None
+def _probes(
+    template: str, places: range, equalities: list[Probe], lows: dict[str, int], highs: dict[str, int]
+) -> None:
+    """Note what a predicate, all of whose constants vary, gives a probe: an equality or a bound."""
+    tree = parse_one(template, dialect="spark")
+    if not isinstance(tree, _COMPARISONS) or tree.this.find(exp.Placeholder) is not None:
+        return
+    # the text itself, since it must be found again in the predicate
+    expression = template.removesuffix(" BETWEEN ? AND ?").removesuffix(" IN (?)")
+    if isinstance(tree, exp.Between) and expression != template and len(places) == 2:
+        lows[expression], highs[expression] = places
+    elif isinstance(tree, exp.In) and expression != template and len(places) == 1:
+        equalities.append(Probe(expression, (places[0],)))
+    elif isinstance(tree, exp.EQ) and template.endswith(" = ?") and len(places) == 1:
+        equalities.append(Probe(template.removesuffix(" = ?"), (places[0],)))
+    for kind, sign, side in (
+        (exp.GT, ">", lows),
+        (exp.GTE, ">=", lows),
+        (exp.LT, "<", highs),
+        (exp.LTE, "<=", highs),
+    ):
+        if isinstance(tree, kind) and template.endswith(f" {sign} ?") and len(places) == 1:
+            side.setdefault(template.removesuffix(f" {sign} ?"), places[0])
 
 
-def _range(varying: Sequence[str], members: Sequence[Constants]) -> Probe | None:
+def _range(lows: Mapping[str, int], highs: Mapping[str, int], members: Sequence[Constants]) -> Probe | None:
     """A two-sided numeric range over one expression, from BETWEEN or a pair of comparisons."""
-    lows: dict[str, int] = {}
-    highs: dict[str, int] = {}
-    for predicate in varying:
-        left, _, right = predicate.partition(" BETWEEN {")
-        if right and "{" not in left:
-            low, _, high = right.partition("} AND {")
-            if low.isdigit() and high.rstrip("}").isdigit():
-                lows[left], highs[left] = int(low), int(high.rstrip("}"))
-        for operator, side in ((" >= {", lows), (" > {", lows), (" <= {", highs), (" < {", highs)):
-            left, _, right = predicate.partition(operator)
-            if right.endswith("}") and right[:-1].isdigit() and "{" not in left:
-                side.setdefault(left, int(right[:-1]))
-    for expression in lows:
+    for expression, low in lows.items():
         if expression in highs:
-            probe = Probe(expression, (lows[expression], highs[expression]))
-            if all(_number(m[p]) is not None for m in members for p in probe.constants):
+            probe = Probe(expression, (low, highs[expression]))
+            if _numeric(probe, members):
                 return probe
     return None
 
 
+def _numeric(probe: Probe, members: Sequence[Constants]) -> bool:
+    return all(_number(m[p]) is not None for m in members for p in probe.constants)
+
+
 def _number(literal: str) -> float | None:
     try:
-        return float(literal)
+        number = float(literal)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def probe_rows(
@@ -199,10 +257,13 @@ def probe_rows(
             rows.setdefault(None, []).append((member, None, constants))
             continue
         low, high = (_number(constants[p]) for p in signature.range.constants)
-        assert low is not None and high is not None
+        assert low is not None
+        assert high is not None
         if high < low:
             continue
-        width = 4.0 ** math.ceil(math.log(max(high - low, 1e-12), 4))
+        # not so fine that the number of a cell would outgrow 64 bits
+        finest = max(abs(low), abs(high), 1.0) / 2**50
+        width = 4.0 ** math.ceil(math.log(max(high - low, finest), 4))
         for cell in range(math.floor(low / width), math.floor(high / width) + 1):
             rows.setdefault(width, []).append((member, cell, constants))
     return rows

@@ -107,4 +107,6 @@ class Plan:
 
     def steps_of_stream(self, stream: str) -> list[StepPlan]:
         """All steps over a stream, each after the one it reads."""
-        return [s for s in self.steps.values() if s.step.stream.lower() == stream.lower() and not s.step.current]
+        return [
+            s for s in self.steps.values() if s.step.stream.lower() == stream.lower() and not s.step.current
+        ]

@@ -7,9 +7,9 @@ contains set cover); this greedy one is deterministic and finds every prefix tha
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from slackwater.plan.model import Lookup, Path, plain
 
@@ -39,8 +39,10 @@ def shared_tree(paths: Mapping[str, Path], costly: frozenset[str] = frozenset())
     >>> [str(child) for child in tree.children], [str(child) for child in tree.children[0].children]
     (['b'], ['a', 'c'])
     """
-    wanted = {name: (*path.lookups, *path.predicates) for name, path in paths.items()}
-    return _node(None, wanted, frozenset(), costly)
+    wanted: dict[str, tuple[Operator, ...]] = {
+        name: (*path.lookups, *path.predicates) for name, path in paths.items()
+    }
+    return _node(None, wanted, costly)
 
 
 def ordered_path(tree: Node, step: str) -> tuple[Operator, ...]:
@@ -63,35 +65,35 @@ def _find(node: Node, step: str) -> tuple[Operator, ...] | None:
 
 
 def _node(
-    operator: Operator | None,
-    wanted: Mapping[str, Sequence[Operator]],
-    done: frozenset[str],
-    costly: frozenset[str],
+    operator: Operator | None, wanted: Mapping[str, tuple[Operator, ...]], costly: frozenset[str]
 ) -> Node:
     steps = tuple(name for name, rest in wanted.items() if not rest)
     rest = {name: operators for name, operators in wanted.items() if operators}
+    wanting: dict[Operator, list[str]] = {}
+    for name, operators in rest.items():
+        for candidate in _next(operators, costly):
+            wanting.setdefault(candidate, []).append(name)
+    candidates = list(wanting)
+    queue = [(-len(names), isinstance(o, Lookup), place) for place, (o, names) in enumerate(wanting.items())]
+    heapify(queue)
     children = []
     while rest:
-        best = _most_wanted(rest, done, costly)
-        below = {n: tuple(o for o in ops if o != best) for n, ops in rest.items() if best in ops}
-        joined = done | {best.alias} if isinstance(best, Lookup) else done
-        children.append(_node(best, below, joined, costly))
-        rest = {name: operators for name, operators in rest.items() if best not in operators}
+        count, late, place = heappop(queue)
+        best = candidates[place]
+        taking = [name for name in wanting[best] if name in rest]
+        if len(taking) < -count:
+            # some have gone another way since it was put in
+            heappush(queue, (-len(taking), late, place))
+            continue
+        below = {name: tuple(o for o in rest.pop(name) if o != best) for name in taking}
+        children.append(_node(best, below, costly))
     return Node(operator, tuple(children), steps)
 
 
-def _most_wanted(
-    rest: Mapping[str, Sequence[Operator]], done: frozenset[str], costly: frozenset[str]
-) -> Operator:
-    counts: Counter[Operator] = Counter()
-    first: dict[Operator, int] = {}
-    for operators in rest.values():
-        ready = [o for o in operators if _ready(o, operators)]
-        cheap = [o for o in ready if not (isinstance(o, str) and o in costly)]
-        for operator in cheap or ready:
-            counts[operator] += 1
-            first.setdefault(operator, len(first))
-    return min(counts, key=lambda o: (-counts[o], isinstance(o, Lookup), first[o]))
+def _next(operators: Sequence[Operator], costly: frozenset[str]) -> list[Operator]:
+    """The operators of a path that may come next: costly ones only where nothing else is left."""
+    ready = [o for o in operators if _ready(o, operators)]
+    return [o for o in ready if not (isinstance(o, str) and o in costly)] or ready
 
 
 def _ready(operator: Operator, operators: Sequence[Operator]) -> bool:

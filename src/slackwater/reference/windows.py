@@ -103,9 +103,9 @@ def read_windows(node: exp.Expr, relation: Relation) -> Windows | None:
         return None
     operands = node.expressions
     if node.name.lower() == "tuples":
-        if len(operands) != 2 or not all(isinstance(o, exp.Literal) and o.is_int for o in operands):
+        if len(operands) not in (1, 2) or not all(isinstance(o, exp.Literal) and o.is_int for o in operands):
             raise LanguageError(f"expected tuples(size, slide) with whole numbers, got {node.sql('spark')}")
-        size, slide = (int(operand.name) for operand in operands)
+        size, slide = int(operands[0].name), int(operands[-1].name)
         if size < 1 or slide < 1:
             raise LanguageError(f"the size and slide of {node.sql('spark')} must be at least 1")
         return TupleWindows(size, slide)

@@ -87,4 +87,6 @@ class Board:
                         met=last.met if last else None,
                     )
                 )
-            return Status(at=at, streams=tuple(self._streams.values()), queries=tuple(queries), message=message)
+            return Status(
+                at=at, streams=tuple(self._streams.values()), queries=tuple(queries), message=message
+            )

@@ -45,7 +45,9 @@ class _Runs:
 class Closing:
     """Reads all steps of a table for one advance of the watermark; steps with equal windows share the work."""
 
-    def __init__(self, table: Table, store: PaneStore, closed: int, watermark: int, functions: Functions) -> None:
+    def __init__(
+        self, table: Table, store: PaneStore, closed: int, watermark: int, functions: Functions
+    ) -> None:
         self._table = table
         self._store = store
         self._closed = closed
@@ -60,7 +62,8 @@ class Closing:
         ``names`` are the columns that any step with this window reads.
         """
         window = plan.step.window
-        assert window is not None and plan.presence is not None
+        assert window is not None
+        assert plan.presence is not None
         if window not in self._runs:
             self._runs[window] = self._fold(window, names)
         runs = self._runs[window]
@@ -149,5 +152,3 @@ def _spread(final: str, n: Ints, m2: npt.NDArray[np.float64]) -> pa.Array:
     defined = divisor > 0
     variance = np.divide(np.maximum(m2, 0.0), divisor, out=np.zeros(len(n)), where=defined)
     return pa.array(np.sqrt(variance) if final.startswith("stddev") else variance, mask=~defined)
-
-

@@ -31,7 +31,11 @@ def result_of(plan: StepPlan, closed: Closed, by_spark: EvaluateBySpark) -> pa.T
     stamp = pa.timestamp("us", tz="UTC")
     columns: dict[str, pa.Array] = {f"k{i}": key for i, key in enumerate(closed.keys)}
     columns |= {f"a{i}": call for i, call in enumerate(closed.calls)}
-    bounds = {"ws": pa.array(closed.window_start), "we": pa.array(closed.window_end), "rows": pa.array(closed.rows)}
+    bounds = {
+        "ws": pa.array(closed.window_start),
+        "we": pa.array(closed.window_end),
+        "rows": pa.array(closed.rows),
+    }
     timed = {**columns, "window_start": bounds["ws"].cast(stamp), "window_end": bounds["we"].cast(stamp)}
     items: dict[str, pa.Array] = {}
     for index, output in enumerate(step.outputs):

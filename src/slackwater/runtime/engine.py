@@ -188,7 +188,17 @@ class Engine:
         step = self.state.step + 1
         lateness = plan.catalog.streams[stream.lower()].lateness
         turn = Turn(
-            plan, compiled, decision, step, state, log, self.journal, self.executor, session, self._clocks.now, lateness
+            plan,
+            compiled,
+            decision,
+            step,
+            state,
+            log,
+            self.journal,
+            self.executor,
+            session,
+            self._clocks.now,
+            lateness,
         )
         turn.run(frame)
         self._fault("partials")

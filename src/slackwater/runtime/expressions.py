@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp, parse_one
 
-_ARITHMETIC: dict[type[exp.Expression], Callable[[pa.Array, pa.Array], pa.Array]] = {
+_ARITHMETIC: dict[type[exp.Expr], Callable[[pa.Array, pa.Array], pa.Array]] = {
     exp.Add: pc.add,
     exp.Sub: pc.subtract,
     exp.Mul: pc.multiply,
 }
-_COMPARISONS: dict[type[exp.Expression], Callable[[pa.Array, pa.Array], pa.Array]] = {
+_COMPARISONS: dict[type[exp.Expr], Callable[[pa.Array, pa.Array], pa.Array]] = {
     exp.EQ: pc.equal,
     exp.NEQ: pc.not_equal,
     exp.GT: pc.greater,
@@ -31,7 +31,7 @@ _COMPARISONS: dict[type[exp.Expression], Callable[[pa.Array, pa.Array], pa.Array
 
 
 @cache
-def _tree(sql: str) -> exp.Expression:
+def _tree(sql: str) -> exp.Expr:
     return parse_one(sql, dialect="spark")
 
 
@@ -51,7 +51,7 @@ class _NotHereError(Exception):
     pass
 
 
-def _node(node: exp.Expression, columns: Mapping[str, pa.Array]) -> pa.Array:
+def _node(node: exp.Expr, columns: Mapping[str, pa.Array]) -> pa.Array:
     if isinstance(node, exp.Paren):
         return _node(node.this, columns)
     if isinstance(node, exp.Column) and not node.table and node.name in columns:
@@ -83,7 +83,7 @@ def _literal(node: exp.Literal, columns: Mapping[str, pa.Array]) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.int32() if abs(value) < 2**31 else pa.int64()), length)
 
 
-def _pair(node: exp.Expression, columns: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
+def _pair(node: exp.Expr, columns: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
     left, right = _node(node.args["this"], columns), _node(node.args["expression"], columns)
     for side in (left, right):
         if not (pa.types.is_integer(side.type) or pa.types.is_floating(side.type)):
@@ -95,9 +95,10 @@ def _same_family(left: pa.Array, right: pa.Array) -> None:
     numeric = [pa.types.is_integer(s.type) or pa.types.is_floating(s.type) for s in (left, right)]
     if not all(numeric) and left.type != right.type:
         raise _NotHereError
-    if any(pa.types.is_floating(s.type) for s in (left, right)) and pc.any(
-        pc.or_(_nan(left), _nan(right))
-    ).as_py():
+    if (
+        any(pa.types.is_floating(s.type) for s in (left, right))
+        and pc.any(pc.or_(_nan(left), _nan(right))).as_py()
+    ):
         # Spark holds NaN to be equal to itself and larger than all else
         raise _NotHereError
 

@@ -38,7 +38,12 @@ class Journal:
         self.root = root
         self.panes = root / "panes"
         self.outputs = root / "outputs"
-        for folder in (root, self.panes, self.outputs, *(root / n for n in ("versions", "records", "commits"))):
+        for folder in (
+            root,
+            self.panes,
+            self.outputs,
+            *(root / n for n in ("versions", "records", "commits")),
+        ):
             folder.mkdir(parents=True, exist_ok=True)
         self._check_format()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.plan.algebra import Merge
@@ -45,8 +46,9 @@ class PaneLog:
 
     def add_rows(self, table_id: str, step: int, part: int, rows: pa.Table) -> None:
         """Keep partials that came to the driver."""
-        panes = rows["pane"]
-        if len(panes) == panes.null_count:
+        # late rows fall into no pane; they have been counted
+        rows = rows.filter(pc.is_valid(rows["pane"]))
+        if rows.num_rows == 0:
             return
         path = self._path(table_id, f"{step:012d}-{part}.parquet")
         temporary = path.with_suffix(".tmp")
@@ -96,7 +98,9 @@ class PaneLog:
             self._stores.pop(table_id, None)
             return None
         if table_id not in self._stores:
-            store = PaneStore(store_keys(table), _merges(self._plan, table_id), _triples(self._plan, table_id))
+            store = PaneStore(
+                store_keys(table), _merges(self._plan, table_id), _triples(self._plan, table_id)
+            )
             for file in listed:
                 store.add(_read(self._journal.root / file.path))
             self._stores[table_id] = store

@@ -8,7 +8,7 @@ Reference: the sparse table of Bentley and Saxe's decomposable searching (1980).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -101,4 +101,4 @@ NUMBERS: dict[str, MergeFunction] = {"sum": add, "min": least, "max": largest}
 
 def merge_for(merge: str, dtype: np.dtype[Any]) -> MergeFunction:
     """The merge of a single column by the name its algebra gives."""
-    return (OBJECTS if dtype == object else NUMBERS)[merge]
+    return (OBJECTS if dtype.hasobject else NUMBERS)[merge]

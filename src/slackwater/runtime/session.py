@@ -15,7 +15,7 @@ from slackwater.errors import PlanError, RunError, SlackwaterError
 from slackwater.language.aggregates import UserAggregate
 from slackwater.language.contracts import Contract
 from slackwater.language.parse import parse
-from slackwater.language.statements import CreateStream, Explain
+from slackwater.language.statements import CreateStream, Explain, ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.plan.functions import Functions
@@ -30,7 +30,7 @@ from slackwater.runtime.versions import reconcile
 from slackwater.spark.check import check_with_spark
 from slackwater.spark.execute import Executor, SparkSession
 from slackwater.spark.session import build_session
-from slackwater.spark.sources import open_source
+from slackwater.spark.sources import StreamSource, open_source
 from slackwater.spark.streaming import Running, start_stream
 
 
@@ -46,6 +46,9 @@ class Settings:
     """Groups of a batch up to which partial aggregates go through the driver."""
 
 
+OpenSource = Callable[[SparkSession, CreateStream], StreamSource]
+
+
 @dataclass
 class Session:
     """Streams, tables, views and standing queries over one Spark session.
@@ -58,6 +61,8 @@ class Session:
     settings: Settings = field(default_factory=Settings)
     clocks: Clocks = field(default_factory=Clocks)
     fault: Callable[[str], None] = field(default=no_fault, repr=False)
+    sources: Mapping[str, OpenSource] = field(default_factory=dict, repr=False)
+    """Sources by stream that take the place of the declared ones."""
 
     def __post_init__(self) -> None:
         self.catalog = Catalog()
@@ -89,7 +94,8 @@ class Session:
                 continue
             if isinstance(statement, CreateStream) and self._engine is not None:
                 raise statement.source.error(
-                    "streams are declared before the run starts", hint="stop, add it to the file, and run again"
+                    "streams are declared before the run starts",
+                    hint="stop, add it to the file, and run again",
                 )
             catalog = catalog.apply(statement)
             if self._engine is None:
@@ -164,7 +170,7 @@ class Session:
     def _functions(self, functions: Functions) -> None:
         self.catalog = replace(self.catalog, functions=functions)
 
-    def explain(self, format: str = "text", name: str | None = None) -> str:
+    def explain(self, format: ExplainFormat = "text", name: str | None = None) -> str:
         """The shared plan, as text, json, dot or svg."""
         return explain(self.plan, format, name)
 
@@ -176,8 +182,11 @@ class Session:
 
     # --- running ---------------------------------------------------------------------------------
 
-    def start(self, *sinks: Sink, fresh: bool = False) -> None:
-        """Start all streams; answers go to the sinks, and to ``answers()``."""
+    def start(self, *sinks: Sink, fresh: bool = False, manual: bool = False) -> None:
+        """Start all streams; answers go to the sinks, and to ``answers()``.
+
+        With ``manual`` nothing runs by itself: the caller hands batches and ticks to ``engine``.
+        """
         if self._engine is not None:
             raise RunError("this session is running already")
         read = self._read_streams()
@@ -202,22 +211,31 @@ class Session:
                 self.catalog, self._script = reconcile(engine.catalog, engine.state.script, self._script_text)
             self._check(self.catalog)
             for name in read:
-                declared = self.catalog.streams[name]
-                engine.sources[name] = open_source(
-                    spark,
-                    declared,
-                    journal.source(name),
-                    rows_per_batch=self.settings.rows_per_batch,
-                    clock=self.clocks.seconds,
-                )
+                engine.sources[name] = self._open_source(spark, journal, name)
             engine.open(self.catalog, self._script)
             for name in read:
-                self._start_stream(engine, name)
+                engine.recover(name)
+                if not manual:
+                    self._start_stream(engine, name)
         except BaseException:
             self.stop()
             raise
+        if manual:
+            return
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="slackwater-ticker")
         self._ticker.start()
+
+    def _open_source(self, spark: SparkSession, journal: Journal, name: str) -> StreamSource:
+        declared = self.catalog.streams[name]
+        if name in self.sources:
+            return self.sources[name](spark, declared)
+        return open_source(
+            spark,
+            declared,
+            journal.source(name),
+            rows_per_batch=self.settings.rows_per_batch,
+            clock=self.clocks.seconds,
+        )
 
     def _read_streams(self) -> list[str]:
         """The streams that some query reads; raises where there is nothing that can run."""
@@ -247,7 +265,6 @@ class Session:
         check_with_spark(self._engine.executor, extend(Plan(), catalog))
 
     def _start_stream(self, engine: Engine, name: str) -> None:
-        engine.recover(name)
         if engine.state.streams[name].ended:
             return
         source = engine.sources[name]
@@ -341,7 +358,9 @@ class Session:
 def _options(options: Mapping[str, str] | None) -> str:
     if not options:
         return ""
-    quoted = ", ".join(f"'{k}' '" + v.replace("\\", "\\\\").replace("'", "\\'") + "'" for k, v in options.items())
+    quoted = ", ".join(
+        f"'{k}' '" + v.replace("\\", "\\\\").replace("'", "\\'") + "'" for k, v in options.items()
+    )
     return f" OPTIONS ({quoted})"
 
 

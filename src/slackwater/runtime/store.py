@@ -38,7 +38,8 @@ class Values:
             column = pc.cast(_as_int(column), pa.int64())
         else:
             column = pc.cast(column, pa.float64())
-        return column.fill_null(self.empty).to_numpy()
+        values: npt.NDArray[Any] = column.fill_null(self.empty).to_numpy()
+        return values
 
     def write(self, values: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> pa.Array:
         """Values back in their own type; null where nothing was merged."""
@@ -81,7 +82,10 @@ class PaneStore:
     """
 
     def __init__(
-        self, keys: Sequence[str], merges: Mapping[str, Merge], triples: Mapping[str, tuple[str, str]] | None = None
+        self,
+        keys: Sequence[str],
+        merges: Mapping[str, Merge],
+        triples: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         self.keys = tuple(keys)
         self.merges = dict(merges)
@@ -210,10 +214,10 @@ class PaneStore:
         columns = [table[key].to_pylist() for key in self.keys]
         known = self.groups
         index = np.empty(table.num_rows, dtype=np.int64)
-        for i, key in enumerate(zip(*columns, strict=True)):
-            found = known.get(key)
+        for i, group in enumerate(zip(*columns, strict=True)):
+            found = known.get(group)
             if found is None:
-                found = known[key] = len(known)
+                found = known[group] = len(known)
             index[i] = found
         return index
 

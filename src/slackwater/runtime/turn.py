@@ -147,7 +147,9 @@ class Turn:
 
     def _counted(self, table_id: str, rows: pa.Table) -> None:
         """Rows numbered so far: those of this batch come on top."""
-        presence = next(c.id for c in self.plan.columns[table_id] if c.argument is None and c.condition is None)
+        presence = next(
+            c.id for c in self.plan.columns[table_id] if c.argument is None and c.condition is None
+        )
         seen = pc.sum(rows[presence]).as_py() or 0
         self.state.counted[table_id] = self.state.counted.get(table_id, 0) + seen
 
@@ -229,7 +231,10 @@ class Turn:
         wanted: dict[object, set[str]] = defaultdict(set)
         for plan in plans:
             assert plan.presence is not None
-            wanted[plan.step.window] |= {plan.presence[1], *(n for c in plan.calls for n in c.columns.values())}
+            wanted[plan.step.window] |= {
+                plan.presence[1],
+                *(n for c in plan.calls for n in c.columns.values()),
+            }
         for plan in plans:
             windows = reader.read(plan, sorted(wanted[plan.step.window]), self._since(plan))
             if windows is not None:
@@ -261,7 +266,9 @@ class Turn:
                 return
             table = self.plan.tables[table_id]
             name = f"panes_{table_id}"
-            columns = [c.id for c in self.plan.columns[table_id]] if table.kind in ("partials", "values") else []
+            columns = (
+                [c.id for c in self.plan.columns[table_id]] if table.kind in ("partials", "values") else []
+            )
             roots = [str(self.journal.root / p) for p in paths]
             self.executor.panes(self.session, roots, name, columns)
             bind = partial(_bind, first=first, last=last)

@@ -89,11 +89,13 @@ def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: in
     live = {t for plan in after.steps_of_stream(stream) for t in plan.tables}
     for mapping in (state.kept_from, state.counted, state.closed_tuples, state.sizes):
         for table in [t for t in mapping if t not in live]:
-            del mapping[table]  # type: ignore[attr-defined]
+            del mapping[table]
     state.version = number
 
 
-def reconcile(catalog: Catalog, applied: Sequence[str], script: str, *, file: str = "") -> tuple[Catalog, list[str]]:
+def reconcile(
+    catalog: Catalog, applied: Sequence[str], script: str, *, file: str = ""
+) -> tuple[Catalog, list[str]]:
     """The catalog after a restart with a script: only what has changed in it since is applied.
 
     Queries that were created or dropped while running stay as they are.
@@ -105,7 +107,9 @@ def reconcile(catalog: Catalog, applied: Sequence[str], script: str, *, file: st
     gone = [sql for sql in applied if sql not in wanted]
     for old in reversed([s for sql in gone for s in parse(sql)]):
         if isinstance(old, CreateStream | CreateTable):
-            new = next((s for s in statements if getattr(s, "name", "") == old.name and type(s) is type(old)), None)
+            new = next(
+                (s for s in statements if getattr(s, "name", "") == old.name and type(s) is type(old)), None
+            )
             if new is not None or old.name.lower() in catalog.declared:
                 kind = "stream" if isinstance(old, CreateStream) else "table"
                 raise StateError(

@@ -65,7 +65,9 @@ def _analyse(executor: Executor, source: DataFrame, step: Step, catalog: Catalog
     extra = [n for n in ("window_start", "window_end") if n not in names]
     items = ", ".join(filter(None, [items, *extra, "" if step.time in names else time]))
     having = f" WHERE {step.having}" if step.having is not None else ""
-    return executor.session.sql(f"SELECT {items} FROM (SELECT {inner} FROM {tables} WHERE {where}{grouped}){having}")
+    return executor.session.sql(
+        f"SELECT {items} FROM (SELECT {inner} FROM {tables} WHERE {where}{grouped}){having}"
+    )
 
 
 def _call(step: Step, index: int, catalog: Catalog) -> str:

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from slackwater.plan.layout import calls_python
 from slackwater.plan.model import Lookup, Path, Step
-from slackwater.plan.signature import Signature, probe_rows
+from slackwater.plan.passes import chunks, orders
+from slackwater.plan.signature import Signature, probe_rows, values_listed
 from slackwater.plan.tables import Column, Plan, Table
-from slackwater.plan.tree import Operator, ordered_path, shared_tree
+from slackwater.plan.tree import Operator
 
 PARAMETERS = "'__PARAMETERS__'"
 """Stands for the list of numbers of a batch: 0 is the watermark, 1 the first sequence number."""
-COLUMNS_AT_MOST = 200
-"""Wider aggregates outgrow what HotSpot compiles well; they are split into several passes."""
 BASE = "__base"
 """Name of the statement that only counts what arrived."""
 
@@ -52,7 +50,7 @@ class Compiled:
 
 def compile_source(plan: Plan, source: str, *, stream: bool) -> Compiled:
     """The statements for one source: a stream, or a step that others read."""
-    order = _orders(plan, source)
+    order = orders(plan, source)
     statements: list[Statement] = []
     views: dict[str, str] = {}
     for id_, table in plan.tables_on(source):
@@ -75,21 +73,14 @@ def compile_source(plan: Plan, source: str, *, stream: bool) -> Compiled:
     return Compiled(tuple(statements), views, emits)
 
 
-def _orders(plan: Plan, source: str) -> dict[Path, tuple[Operator, ...]]:
-    """How each path's operators are ordered in the shared tree."""
-    functions = plan.catalog.functions
-    steps = {s.step.name: s.step.path for s in plan.steps_on(source) if not s.step.current}
-    costly = frozenset(p for path in steps.values() for p in path.predicates if calls_python(p, functions))
-    tree = shared_tree(steps, costly)
-    return {path: ordered_path(tree, name) for name, path in steps.items()}
-
-
 def _counting(statements: list[Statement]) -> list[Statement]:
     """Let the first ungrouped pass over a stream count arrivals, or add a pass that does."""
     for index, statement in enumerate(statements):
         if "/*counts*/" in statement.sql:
             counted = ", count(*) AS __arrived, count(s.__t) AS __readable, max(s.__t) AS __latest"
-            counting = Statement(statement.table, statement.sql.replace("/*counts*/", counted), statement.columns, True)
+            counting = Statement(
+                statement.table, statement.sql.replace("/*counts*/", counted), statement.columns, True
+            )
             rest = statements[:index] + statements[index + 1 :]
             return [counting, *(_plain(s) for s in rest)]
     late = f"{_since()} IS NOT TRUE"
@@ -156,7 +147,7 @@ def _flagged(
     id_: str, table: Table, columns: tuple[Column, ...], order: dict[Path, tuple[Operator, ...]]
 ) -> Iterator[Statement]:
     """One pass for many paths: flags first, then conditional aggregates over them."""
-    for chunk in _chunks(columns):
+    for chunk in chunks(columns):
         flags: dict[str, str] = {}
         arguments: dict[str, str] = {}
         aggregates = []
@@ -186,17 +177,6 @@ def _flagged(
         counts = "" if grouped else "/*counts*/"
         sql = f"SELECT {selected}{counts} FROM {rows}{where} GROUP BY {', '.join(names)}"
         yield Statement(id_, sql, tuple(c.id for c in chunk))
-
-
-def _chunks(columns: tuple[Column, ...]) -> Iterator[tuple[Column, ...]]:
-    """Columns in runs of bounded length; a count, mean and m2 that merge together stay together."""
-    start = 0
-    while start < len(columns):
-        stop = min(start + COLUMNS_AT_MOST, len(columns))
-        while stop < len(columns) and columns[stop].merge in ("mean", "m2"):
-            stop += 1
-        yield columns[start:stop]
-        start = stop
 
 
 def _flags_used(aggregates: list[str], flags: dict[str, str]) -> set[str]:
@@ -304,11 +284,13 @@ def _constants(signature: Signature, rows: list[tuple[int, int | None, tuple[str
     listed = {p.constants[0] for p in signature.equalities}
     lines = []
     for member, cell, constants in rows:
-        expanded = [[]]
+        expanded: list[list[str]] = [[]]
         for index, constant in enumerate(constants):
-            values = constant.split(", ") if index in listed and ", " in constant else [constant]
+            values = values_listed(constant) if index in listed else [constant]
             expanded = [[*done, value] for done in expanded for value in values]
-        lines += [f"({', '.join([f'{member}L', f'{cell}L' if cell is not None else 'NULL', *e])})" for e in expanded]
+        lines += [
+            f"({', '.join([f'{member}L', f'{cell}L' if cell is not None else 'NULL', *e])})" for e in expanded
+        ]
     names = ", ".join(["q", "cell", *(f"c{i}" for i in range(len(rows[0][2])))])
     return f"SELECT * FROM VALUES {', '.join(lines)} AS t({names})"
 

@@ -22,6 +22,8 @@ from slackwater.plan.tables import Table
 from slackwater.spark.finish import windows_sql
 from slackwater.spark.states import final_states, first_states
 
+__all__ = ["DataFrame", "Executor", "SparkSession", "first_line", "parquet_bounds", "spark_errors"]
+
 Scalars = Mapping[str, tuple[Callable[..., Any], str]]
 """Python functions by name, with the Spark SQL type they return."""
 
@@ -103,7 +105,9 @@ class Executor:
         with spark_errors():
             return session.sql(sql).toArrow()
 
-    def write(self, session: SparkSession, sql: str, path: Path, state: UserAggregate | None, table: Table | None) -> None:
+    def write(
+        self, session: SparkSession, sql: str, path: Path, state: UserAggregate | None, table: Table | None
+    ) -> None:
         """The result of a statement as Parquet, without passing the driver."""
         with spark_errors():
             frame = session.sql(sql)
@@ -121,7 +125,13 @@ class Executor:
         frame.createOrReplaceTempView(name)
 
     def user_windows(
-        self, session: SparkSession, table: Table, window: Window, view: str, aggregate: UserAggregate, bind: Callable[[str], str]
+        self,
+        session: SparkSession,
+        table: Table,
+        window: Window,
+        view: str,
+        aggregate: UserAggregate,
+        bind: Callable[[str], str],
     ) -> str:
         """A view of a user aggregate's results by window; its name."""
         name = f"{view}_windows"

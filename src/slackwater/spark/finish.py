@@ -117,7 +117,8 @@ def _partials(
     plan: StepPlan, table: Table, columns: tuple[Column, ...], view: str, functions: Functions
 ) -> str:
     step = plan.step
-    assert plan.presence is not None and step.window is not None
+    assert plan.presence is not None
+    assert step.window is not None
     by_id = {c.id: c for c in columns}
     names = ["w", *(f"k{i}" for i in range(len(step.keys)))]
     selected = [f"sum({plan.presence[1]}) AS present"]

@@ -36,6 +36,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # so that times in files are instants, in Arrow as in Spark
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # the default manager forks readlink and chmod some twenty times a batch where Hadoop has no native library
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -57,7 +57,11 @@ class SparkSource:
     def streaming(self) -> DataFrame:
         stream = self._stream
         reader = self._session.readStream.format(stream.format).options(**dict(stream.options))
-        if stream.format.lower() in FILE_FORMATS and stream.payload is None and stream.format.lower() != "text":
+        if (
+            stream.format.lower() in FILE_FORMATS
+            and stream.payload is None
+            and stream.format.lower() != "text"
+        ):
             reader = reader.schema(", ".join(f"`{c.name}` {c.type}" for c in stream.columns))
         try:
             return self._normalised(reader.load())
@@ -217,7 +221,9 @@ def open_source(
         )
     if format_ == "replay":
         speed = _speed(stream, options)
-        return TraceSource(session, stream, land(session, stream, folder / "trace"), speed, rows_per_batch, clock)
+        return TraceSource(
+            session, stream, land(session, stream, folder / "trace"), speed, rows_per_batch, clock
+        )
     if format_ == "traffic":
         speed = _speed(stream, options)
         options.pop("speed", None)

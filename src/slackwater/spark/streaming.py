@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Running:
@@ -30,7 +30,11 @@ class Running:
 
 
 def start_stream(
-    frame: DataFrame, name: str, checkpoint: Path, interval_ms: int, on_batch: Callable[[DataFrame, int], None]
+    frame: DataFrame,
+    name: str,
+    checkpoint: Path,
+    interval_ms: int,
+    on_batch: Callable[[DataFrame, int], None],
 ) -> Running:
     """Start reading; every micro-batch is handed to ``on_batch`` with its number."""
     writer = (

@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.functions import monotonically_increasing_id, spark_partition_id
 
 from slackwater.errors import SourceError
 from slackwater.language.statements import CreateStream
@@ -104,18 +104,20 @@ def land(session: SparkSession, stream: CreateStream, folder: Path) -> RecordedT
     count = frame.count()
     if count == 0:
         raise SourceError(f"stream {stream.name}: the trace at {path!r} holds no rows")
-    numbered = frame.withColumn("__id", F.monotonically_increasing_id())
+    numbered = frame.withColumn("__id", monotonically_increasing_id())
     parts = max(1, -(-count // ROWS_PER_SEGMENT))
     ordered = numbered.repartitionByRange(parts, "__t").sortWithinPartitions("__t", "__id").drop("__id")
-    placed = ordered.withColumn("__part", F.spark_partition_id().cast("bigint")).withColumn(
-        "__seq", F.monotonically_increasing_id()
+    placed = ordered.withColumn("__part", spark_partition_id().cast("bigint")).withColumn(
+        "__seq", monotonically_increasing_id()
     )
     placed.write.mode("overwrite").parquet(str(folder / "rows"))
-    segments = [s for file in sorted((folder / "rows").glob("*.parquet")) if (s := _segment(file)) is not None]
+    segments = [
+        s for file in sorted((folder / "rows").glob("*.parquet")) if (s := _segment(file)) is not None
+    ]
     if not segments:
         raise SourceError(
             f"stream {stream.name}: no row of the trace at {path!r} has a time in {stream.time}",
-            )
+        )
     temporary = index.with_suffix(".tmp")
     temporary.write_text(json.dumps({"stamp": stamp, "segments": [vars(s) for s in segments]}))
     temporary.replace(index)

@@ -1,0 +1,135 @@
+"""Runs of the real pipeline, timed from inside by the points that a turn passes."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from slackwater.benchmarks.workload import Recording
+from slackwater.runtime.session import Session, Settings
+from slackwater.runtime.sinks import JsonLinesSink
+from slackwater.spark.execute import SparkSession
+
+PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Lap:
+    """One turn: when its decision was on disk, its partials and windows done, its answers out, its commit made."""
+
+    recorded: float
+    partials: float
+    answers: float
+    committed: float
+
+    @property
+    def seconds(self) -> float:
+        return self.committed - self.recorded
+
+
+@dataclass
+class Stopwatch:
+    """Notes the time of every point of every turn."""
+
+    laps: list[Lap] = field(default_factory=list)
+    on_lap: Callable[[int], None] | None = None
+    _points: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, point: str) -> None:
+        now = time.perf_counter()
+        self._points[point] = now
+        if point == "committed":
+            points = self._points
+            # the turn that ends a stream has no record of its own to wait for
+            began = points.get("recorded", self.laps[-1].committed if self.laps else now)
+            self.laps.append(Lap(began, points["partials"], points["answers"], now))
+            self._points = {}
+            if self.on_lap is not None:
+                self.on_lap(len(self.laps))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A finished run."""
+
+    laps: tuple[Lap, ...]
+    """The turns, the last being the end of the stream."""
+    durations: tuple[dict[str, int], ...]
+    """Spark's own account of its triggers, in milliseconds."""
+    answers: Path
+
+    @property
+    def batches(self) -> tuple[Lap, ...]:
+        return self.laps[:-1]
+
+    @property
+    def wall(self) -> float:
+        """From the first decision to the last commit, with all that Spark does between the batches."""
+        return self.laps[-1].committed - self.laps[0].recorded
+
+    @property
+    def cycles(self) -> tuple[float, ...]:
+        """Seconds from commit to commit, for every batch but the first."""
+        ends = [lap.committed for lap in self.batches]
+        return tuple(after - before for before, after in zip(ends, ends[1:], strict=False))
+
+    def steady(self) -> float:
+        """The median cycle: a batch with code compiled and everything around it."""
+        return median(self.cycles)
+
+
+def run(
+    spark: SparkSession,
+    recording: Recording,
+    queries: Sequence[str],
+    folder: Path,
+    rows_per_batch: int,
+    *,
+    on_lap: Callable[[int], None] | None = None,
+    answers: str = "answers.jsonl",
+) -> Timed:
+    """Run queries over a recording to its end, answers into a file of JSON lines."""
+    state = folder / "state"
+    shutil.rmtree(state, ignore_errors=True)
+    recording.seed_state(state)
+    watch = Stopwatch(on_lap=on_lap)
+    target = folder / answers
+    session = Session(spark, state, Settings(rows_per_batch=rows_per_batch), fault=watch)
+    session.sql("\n".join([recording.statement, *queries]))
+    durations: list[dict[str, int]] = []
+    try:
+        session.start(JsonLinesSink(target, overwrite=True))
+        _watched(session, durations)
+    finally:
+        session.stop()
+        shutil.rmtree(state, ignore_errors=True)
+    return Timed(tuple(watch.laps), tuple(durations), target)
+
+
+def _watched(session: Session, durations: list[dict[str, int]]) -> None:
+    """Wait for the end, keeping what Spark reports of its triggers on the way."""
+    stopping = threading.Event()
+    running = list(session._running.values())
+
+    def look() -> None:
+        last: dict[str, int] = {}
+        while not stopping.wait(0.02):
+            for stream in running:
+                seen = stream.durations()
+                if seen and seen != last:
+                    durations.append(seen)
+                    last = seen
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        if not session.wait(PATIENCE_S):
+            raise TimeoutError(f"the run took more than {PATIENCE_S:.0f} seconds")
+    finally:
+        stopping.set()
+        watcher.join(timeout=5)

@@ -1,0 +1,29 @@
+-- Bursty network traffic, made up as it goes: calm, then a burst to five times the rate, then calm.
+CREATE STREAM packets (ts TIMESTAMP, src STRING, dst STRING, sport INT, dport INT, proto STRING, size INT)
+  USING traffic OPTIONS (seed '7', rate '20000', hosts '2000', bursts '15:15:5', speed '1')
+  TIMESTAMP BY ts;
+
+-- Five readers, five things they can live with.
+CREATE QUERY web_bytes AS
+  SELECT SUM(size) AS bytes FROM packets WHERE dport = 80
+  GROUP BY window(ts, '10 seconds', '1 second') WITH ERROR 5% CONFIDENCE 99% WEIGHT 2;
+
+CREATE QUERY all_packets AS
+  SELECT COUNT(*) AS n FROM packets
+  GROUP BY window(ts, '5 seconds', '1 second') WITH ERROR 1%;
+
+CREATE QUERY dns_spread AS
+  SELECT STDDEV(size) AS sd FROM packets WHERE dport = 53
+  GROUP BY window(ts, '10 seconds', '2 seconds') WITH ERROR 10%;
+
+CREATE QUERY top_talkers AS
+  SELECT src, SUM(size) AS bytes FROM packets
+  GROUP BY window(ts, '5 seconds'), src HAVING SUM(size) > 3000000 WITH EXACT;
+
+CREATE VIEW spread AS
+  SELECT MAX(size) - MIN(size) AS d, COUNT(*) AS n FROM packets WHERE proto = 'tcp'
+  GROUP BY window(ts, '1 second');
+
+CREATE QUERY busy_seconds AS
+  SELECT COUNT(*) AS n FROM spread WHERE n > 30000
+  GROUP BY window(ts, '10 seconds', '1 second') WITH SUBSET GAP 10;

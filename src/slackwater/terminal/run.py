@@ -1,0 +1,86 @@
+"""``slackwater run``: a file of SQL from start to end, shown live where somebody watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from slackwater.errors import StateError
+from slackwater.runtime.journal import Journal
+from slackwater.runtime.session import Session, Settings
+from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
+from slackwater.spark.session import build_session
+from slackwater.terminal.view import LiveView, summary
+
+
+def run_file(
+    text: str,
+    *,
+    file: str,
+    root: Path,
+    seconds: float | None,
+    answers: str | None,
+    settings: Mapping[str, int],
+    spark_settings: Mapping[str, str],
+    fresh: bool,
+    register: Callable[[Session], None],
+    console: Console,
+) -> None:
+    """Run until the streams end, the time is over or the user interrupts."""
+    # what is for people goes to stderr where answers take stdout
+    talk = Console(stderr=True) if answers == "-" else console
+    live = answers != "-" and console.is_terminal
+    finished = _finished(root)
+    fresh = fresh or finished
+    sinks: list[Sink] = []
+    if answers is not None:
+        sinks.append(sink_for(answers, overwrite=fresh))
+    elif not live:
+        sinks.append(TerminalSink(console))
+    if root.exists() and not fresh and _committed(root):
+        talk.print(f"going on from the state in {root} (--fresh starts over)")
+    with talk.status("starting Spark …"):
+        spark = build_session(f"slackwater {file}", settings=spark_settings)
+    session = Session(spark, root, Settings(**settings))
+    register(session)
+    session.sql(text, file=file)
+    try:
+        with talk.status("opening streams and tables …"):
+            session.start(*sinks, fresh=fresh)
+        ended = _watch(session, console, live, seconds)
+        if ended:
+            _mark_finished(root)
+    except KeyboardInterrupt:
+        talk.print("stopping after this batch …")
+    finally:
+        status = session.status()
+        session.stop()
+    talk.print(summary(status))
+    spark.stop()
+
+
+def _watch(session: Session, console: Console, live: bool, seconds: float | None) -> bool:
+    if not live:
+        return session.wait(seconds)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    with LiveView(console, session.status):
+        return session.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+
+
+def _committed(root: Path) -> bool:
+    try:
+        return Journal(root).last_commit() is not None
+    except StateError:
+        return True
+
+
+def _finished(root: Path) -> bool:
+    """A run that came to its end leaves a mark: the same command then runs it again from the start."""
+    return (root / "finished").exists()
+
+
+def _mark_finished(root: Path) -> None:
+    (root / "finished").touch()
