@@ -479,7 +479,8 @@ REFUSED = {
         "EXACT",
     ),
     "nested under ERROR": (
-        f"SELECT SUM(m) AS m FROM (SELECT SUM(size) AS m FROM p {MINUTE}) x GROUP BY window(ts, '1 hour') WITH ERROR",
+        f"SELECT SUM(m) AS m FROM (SELECT SUM(size) AS m FROM p {MINUTE}) x "
+        "GROUP BY window(ts, '1 hour') WITH ERROR",
         "it reads q.x, which aggregates already",
         "EXACT",
     ),
@@ -759,7 +760,8 @@ def test_a_lookup_names_its_keys() -> None:
     assert (lookup.table, lookup.keys, lookup.inner) == ("sites", ("host",), True)
     assert str(lookup) == "lookup sites on src = sites.host"
     using = query(
-        "SELECT account, SUM(qty * price) AS w FROM LATEST(ticks) JOIN holdings USING (symbol) GROUP BY account"
+        "SELECT account, SUM(qty * price) AS w FROM LATEST(ticks) JOIN holdings USING (symbol) "
+        "GROUP BY account"
     )
     assert using.path.lookups[0].keys == ("symbol",)
     assert using.current

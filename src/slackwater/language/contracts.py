@@ -6,13 +6,19 @@ Each validates itself when built, and ``str()`` gives the SQL that parses back t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
 Fill = Literal["linear", "last"]
 
 
+def _number(value: float, places: int = 0) -> str:
+    """The shortest text that reads back as the same number, its point moved some places to the right."""
+    return f"{Decimal(repr(float(value))).scaleb(places).normalize():f}"
+
+
 def _percent(share: float) -> str:
-    return f"{share * 100:.10g}%"
+    return f"{_number(share, 2)}%"
 
 
 def _between(name: str, value: float, low: float, high: float, shown: str) -> None:
@@ -34,7 +40,7 @@ class Standing:
             raise ValueError(f"PRIORITY counts from 1, the highest; got {self.priority}")
 
     def _standing(self) -> str:
-        weight = "" if self.weight == 1.0 else f" WEIGHT {self.weight:.10g}"
+        weight = "" if self.weight == 1.0 else f" WEIGHT {_number(self.weight)}"
         return weight + ("" if self.priority is None else f" PRIORITY {self.priority}")
 
 
@@ -111,7 +117,7 @@ class Precision:
             raise ValueError(f"PRECISION is the width of an interval and at least 0, got {self.width:g}")
 
     def __str__(self) -> str:
-        return f"PRECISION {self.width:.17g}" + (" IMMEDIATE" if self.immediate else "")
+        return f"PRECISION {_number(self.width)}" + (" IMMEDIATE" if self.immediate else "")
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ class Drift:
         _between("BELIEF", self.belief, 0, 1, "0% and 100%")
 
     def __str__(self) -> str:
-        bound = _percent(self.bound) if self.relative else f"{self.bound:.17g}"
+        bound = _percent(self.bound) if self.relative else _number(self.bound)
         extrapolate = " EXTRAPOLATE" if self.extrapolate else ""
         return f"DRIFT {bound} BELIEF {_percent(self.belief)}{extrapolate}"
 

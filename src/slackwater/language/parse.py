@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
@@ -164,6 +165,9 @@ def _parse_error(cursor: Cursor, error: ParseError, tokens: Sequence[Token]) -> 
         if token.line == line and token.col == column:
             at = position_at(cursor.text, token.start)
     description = str(detail.get("description") or str(error).splitlines()[0])
+    # sqlglot shows its own classes here
+    description = re.sub(r" but got <Token.*", "", description)
+    description = re.sub(r"Required keyword: .* missing for <class .*", "something is missing", description)
     found = detail.get("highlight")
     message = f"cannot read this SELECT: {description[:1].lower()}{description[1:]}"
     if found:

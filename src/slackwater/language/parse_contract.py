@@ -66,11 +66,14 @@ def _precision(cursor: Cursor) -> Contract:
 
 
 def _drift(cursor: Cursor) -> Contract:
-    bound = cursor.number("the drift")
+    bound = cursor.decimal("the drift")
     relative = cursor.accept("%")
     belief = cursor.percent("the belief") if cursor.accept("BELIEF") else 0.95
     return Drift(
-        bound / 100 if relative else bound, relative, belief, extrapolate=cursor.accept("EXTRAPOLATE")
+        float(bound.scaleb(-2) if relative else bound),
+        relative,
+        belief,
+        extrapolate=cursor.accept("EXTRAPOLATE"),
     )
 
 

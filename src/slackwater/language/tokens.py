@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
 from functools import cache
+from itertools import zip_longest
 from typing import ClassVar
 
 from sqlglot.dialects.spark import Spark
@@ -47,7 +49,7 @@ def tokenize(text: str, file: str = "") -> list[Token]:
             hint="close every ' and ` and every /* comment",
         ) from None
     calls = []
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip_longest(tokens, tokens[1:]):
         if (
             token.token_type is TokenType.WINDOW
             and following is not None
@@ -148,13 +150,20 @@ class Cursor:
         return str(token.text)
 
     def number(self, what: str) -> float:
-        token = self.token
-        sign = -1.0 if self.accept("-") else 1.0
+        return float(self.decimal(what))
+
+    def decimal(self, what: str) -> Decimal:
+        """A number just as it is written: a hundredth of a float would not be the nearest one."""
+        sign = -1 if self.accept("-") else 1
         token = self.token
         if token is None or token.token_type is not TokenType.NUMBER:
             raise self.error(f"expected {what} (a number), found {self.found()}")
         self.index += 1
-        return sign * float(token.text)
+        try:
+            return sign * Decimal(token.text)
+        except InvalidOperation:
+            self.index -= 1
+            raise self.error(f"expected {what} (a number), found {self.found()}") from None
 
     def integer(self, what: str) -> int:
         at = self.position()
@@ -165,16 +174,19 @@ class Cursor:
 
     def percent(self, what: str) -> float:
         """A share written with its sign: ``5%`` is 0.05."""
-        value = self.number(what)
+        value = self.decimal(what)
         if not self.accept("%"):
             raise self.error(
                 f"expected % after {what}, found {self.found()}", hint=f"write {value * 100:g}% or {value:g}%"
             )
-        return value / 100
+        return float(value.scaleb(-2))
 
     def duration(self, what: str) -> int:
         """A length of time such as ``2 SECONDS``, in microseconds."""
+        at = self.position()
         amount = self.number(f"{what}, such as 2 SECONDS")
+        if amount < 0:
+            raise self.error(f"{what} cannot be below 0", at=at)
         at = self.position()
         unit = self.name("a unit of time after the number")
         micros = unit_micros(unit)

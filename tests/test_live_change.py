@@ -1,0 +1,111 @@
+"""Queries come, change and go while the stream runs; a new one starts warm where panes serve it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from agreement import identity, tables_of
+
+from slackwater.errors import LanguageError
+from slackwater.reference.evaluate import evaluate
+from slackwater.runtime.engine import Clocks
+from slackwater.runtime.testing import ListSink, scripted_session, take_turns
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("port", pa.int32()), ("size", pa.int32())])
+STREAM = "CREATE STREAM p (ts TIMESTAMP, port INT, size INT) USING scripted TIMESTAMP BY ts;\n"
+OLD = "CREATE QUERY old AS SELECT SUM(size) AS s FROM p WHERE port = 1 GROUP BY window(ts, '10 seconds', '1 second');"
+ROWS = [{"ts": EPOCH + timedelta(seconds=i / 2), "port": i % 3, "size": i} for i in range(120)]
+BATCHES = {"p": [ROWS[i : i + 30] for i in range(0, 120, 30)]}
+TABLES = tables_of(BATCHES, SCHEMA)
+
+
+def of(answers: list[Any], query: str) -> list[Any]:
+    return [a for a in answers if a.query == query]
+
+
+def test_a_new_query_is_exact_from_its_first_answer(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + OLD, TABLES)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:2]})
+    new = "CREATE QUERY fresh AS SELECT MAX(size) AS m FROM p WHERE port = 2 GROUP BY window(ts, '5 seconds', '1 second');"
+    session.sql(new)
+    take_turns(session, TABLES)
+    session.stop()
+    truth = {identity(a) for a in evaluate(STREAM + OLD + new, BATCHES)}
+    found = of(sink.answers, "fresh")
+    assert found, "windows that lie after the change are answered"
+    assert {identity(a) for a in sink.answers} <= truth, "and none is answered from a part of its rows"
+    seen_before = BATCHES["p"][1][-1]["ts"]
+    assert min(a.window_start for a in found) == seen_before + timedelta(seconds=0.5)
+
+
+def test_a_new_query_starts_warm_from_panes_that_are_there(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + OLD, TABLES)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:2]})
+    new = "CREATE QUERY warm AS SELECT SUM(size) AS t FROM p WHERE port = 1 GROUP BY window(ts, '8 seconds', '2 seconds');"
+    session.sql(new)
+    take_turns(session, TABLES)
+    session.stop()
+    truth = {identity(a) for a in evaluate(STREAM + OLD + new, BATCHES)}
+    found = of(sink.answers, "warm")
+    assert {identity(a) for a in sink.answers} <= truth
+    change = BATCHES["p"][2][0]["ts"]
+    assert min(a.window_start for a in found) < change, "the first windows began before the query was there"
+
+
+def test_old_answers_are_untouched_by_changes(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + OLD, TABLES)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    for index in range(4):
+        take_turns(session, {"p": TABLES["p"][: index + 1]})
+        for other in range(4):
+            session.sql(
+                f"CREATE QUERY q{index}_{other} AS SELECT COUNT(*) AS n FROM p WHERE port = {index * 4 + other} "
+                "GROUP BY window(ts, '4 seconds')"
+            )
+        if index:
+            session.sql(f"DROP QUERY q{index - 1}_0; ALTER QUERY old WITH SUBSET GAP {index}")
+    session.stop()
+    expected = [identity(a) for a in evaluate(STREAM + OLD, BATCHES)]
+    assert sorted(map(repr, map(identity, of(sink.answers, "old")))) == sorted(map(repr, expected))
+
+
+def test_a_change_that_cannot_be_changes_nothing(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + OLD, TABLES)
+    session.start(manual=True)
+    before = session.catalog
+    with pytest.raises(LanguageError, match="no column colour"):
+        session.sql("DROP QUERY old; CREATE QUERY bad AS SELECT MAX(colour) FROM p GROUP BY window(ts, '1 second')")
+    with pytest.raises(LanguageError, match="Spark refuses bad"):
+        session.sql("CREATE QUERY bad AS SELECT SUM(nosuch(size)) FROM p GROUP BY window(ts, '1 second')")
+    assert session.catalog is before
+    assert session.engine.versions.latest == 1
+    session.stop()
+
+
+def test_a_tick_closes_windows_of_a_silent_stream(spark: Any) -> None:
+    seconds = [100.0]
+    clocks = Clocks(seconds=lambda: seconds[0], now=lambda: EPOCH)
+    stream = STREAM.replace("TIMESTAMP BY ts", "TIMESTAMP BY ts IDLE 5 SECONDS")
+    session = scripted_session(spark, stream + OLD, TABLES, clocks=clocks, ends=False)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:1]})
+    answered = len(sink.answers)
+    seconds[0] += 4.0
+    assert not session.engine.tick("p"), "the stream may be silent for five seconds"
+    seconds[0] += 60.0
+    assert session.engine.tick("p")
+    assert len(sink.answers) > answered
+    assert not session.engine.tick("p"), "nothing is left to close"
+    expected = [identity(a) for a in evaluate(stream + OLD, {"p": BATCHES["p"][:1]})]
+    assert sorted(map(repr, map(identity, sink.answers))) == sorted(map(repr, expected))
+    session.stop()
