@@ -83,7 +83,9 @@ def test_a_change_that_cannot_be_changes_nothing(spark: Any) -> None:
     session.start(manual=True)
     before = session.catalog
     with pytest.raises(LanguageError, match="no column colour"):
-        session.sql("DROP QUERY old; CREATE QUERY bad AS SELECT MAX(colour) FROM p GROUP BY window(ts, '1 second')")
+        session.sql(
+            "DROP QUERY old; CREATE QUERY bad AS SELECT MAX(colour) FROM p GROUP BY window(ts, '1 second')"
+        )
     with pytest.raises(LanguageError, match="Spark refuses bad"):
         session.sql("CREATE QUERY bad AS SELECT SUM(nosuch(size)) FROM p GROUP BY window(ts, '1 second')")
     assert session.catalog is before

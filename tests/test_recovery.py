@@ -30,7 +30,11 @@ CREATE QUERY rows AS SELECT host, size FROM p WHERE size > 45;
 BATCHES = {
     "p": [
         [
-            {"ts": EPOCH + timedelta(milliseconds=400 * (10 * b + i)), "host": "abc"[i % 3], "size": (7 * b + 13 * i) % 50}
+            {
+                "ts": EPOCH + timedelta(milliseconds=400 * (10 * b + i)),
+                "host": "abc"[i % 3],
+                "size": (7 * b + 13 * i) % 50,
+            }
             for i in range(10)
         ]
         for b in range(4)
@@ -99,12 +103,16 @@ def test_a_replayed_batch_obeys_its_record_and_not_a_newer_query_set(spark: Any,
     assert sum(a.query == "rows" for a in kept) == expected, "the drop holds from the next batch on"
 
 
-def test_what_was_changed_while_running_survives_a_restart_with_the_same_file(spark: Any, tmp_path: Path) -> None:
+def test_what_was_changed_while_running_survives_a_restart_with_the_same_file(
+    spark: Any, tmp_path: Path
+) -> None:
     state = tmp_path / "state"
     first = scripted_session(spark, SQL, TABLES, state=state)
     first.start(manual=True)
     take_turns(first, {"p": TABLES["p"][:1]})
-    first.sql("DROP QUERY rows; CREATE QUERY later AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds')")
+    first.sql(
+        "DROP QUERY rows; CREATE QUERY later AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds')"
+    )
     first.sql("ALTER QUERY sliding WITH EXACT PRIORITY 1")
     take_turns(first, {"p": TABLES["p"][:2]})
     first.stop()

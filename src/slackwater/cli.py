@@ -195,7 +195,8 @@ def _settings(pairs: list[str] | None) -> tuple[dict[str, int], dict[str, str]]:
                 raise SlackwaterError(f"--set {key}: expected a whole number, got {value!r}") from None
         else:
             raise SlackwaterError(
-                f"--set {key}: there is no such setting; there are {', '.join(sorted(known))}, and all of spark.…"
+                f"--set {key}: there is no such setting; there are {', '.join(sorted(known))} "
+                "and all of spark.…"
             )
     return ours, sparks
 

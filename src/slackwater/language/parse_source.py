@@ -127,7 +127,8 @@ def _type(cursor: Cursor, column: str, stop: int) -> str:
         raise cursor.error(
             f"{written!r} is not a Spark SQL type",
             at=position_at(cursor.text, tokens[0].start),
-            hint="use STRING, INT, BIGINT, DOUBLE, BOOLEAN, TIMESTAMP, DATE, DECIMAL(p, s), ARRAY<…>, MAP<…>, STRUCT<…>",
+            hint="use STRING, INT, BIGINT, DOUBLE, BOOLEAN, TIMESTAMP, DATE, DECIMAL(p, s), "
+            "ARRAY<…>, MAP<…> or STRUCT<…>",
         ) from None
     return written
 

@@ -9,7 +9,7 @@ from slackwater.language.contracts import Contract, Drift, Error, Exact, Precisi
 from slackwater.language.statements import CreateStream
 from slackwater.plan.algebra import algebra
 from slackwater.plan.functions import Functions
-from slackwater.plan.model import Step
+from slackwater.plan.model import Call, Step
 
 _SHOWN = {
     "count_distinct": "COUNT(DISTINCT)",
@@ -17,6 +17,10 @@ _SHOWN = {
     "avg_distinct": "AVG(DISTINCT)",
 }
 _LINEAR = ("count", "sum", "avg")
+
+
+def _shown(call: Call) -> str:
+    return _SHOWN.get(call.function, call.function.upper())
 
 
 class Refused(ValueError):
@@ -70,7 +74,7 @@ def _unscalable(step: Step, steps: Mapping[str, Step], functions: Functions) -> 
     """Why no unbiased estimate of a step comes from a sample; None where one does."""
     for call in step.calls:
         if not algebra(call, functions).scalable:
-            return f"{_SHOWN.get(call.function, call.function.upper())} cannot be estimated from a sample without bias"
+            return f"{_shown(call)} cannot be estimated from a sample without bias"
     if step.having is not None:
         return "HAVING on an estimate would deliver groups that do not qualify and miss some that do"
     below = steps.get(step.path.source.lower())
@@ -103,7 +107,7 @@ def _precision(step: Step, stream: CreateStream) -> None:
     for call in step.calls:
         if call.function not in (*_LINEAR, "min", "max"):
             raise Refused(
-                f"no interval follows for {_SHOWN.get(call.function, call.function.upper())} from intervals of its inputs",
+                f"no interval follows for {_shown(call)} from intervals of its inputs",
                 "use SUM, AVG, COUNT, MIN or MAX, or the contract EXACT",
             )
 
@@ -122,6 +126,6 @@ def _drift(step: Step) -> None:
             )
         if call.function not in _LINEAR:
             raise Refused(
-                f"{_SHOWN.get(call.function, call.function.upper())} is not linear in the values",
+                f"{_shown(call)} is not linear in the values",
                 "use SUM, AVG or COUNT, or the contract EXACT",
             )

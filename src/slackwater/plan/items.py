@@ -51,7 +51,9 @@ class _Builder:
         self.functions = functions
         self.window: Window | None = None
         self.calls: list[Call] = []
-        self._items: dict[str, exp.Expr] = {i.alias.lower(): i.unalias() for i in select.expressions if i.alias}
+        self._items: dict[str, exp.Expr] = {
+            i.alias.lower(): i.unalias() for i in select.expressions if i.alias
+        }
         self._selected = list(select.expressions)
         self._names = {
             canonical_or_none(scope, i.unalias(), functions): i.alias_or_name for i in select.expressions

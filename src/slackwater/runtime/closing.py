@@ -43,7 +43,7 @@ class _Runs:
 
 
 class Closing:
-    """Reads all steps of a table for one advance of the watermark; steps with equal windows share the work."""
+    """Reads the steps of a table for one advance of the watermark; equal windows share the work."""
 
     def __init__(
         self, table: Table, store: PaneStore, closed: int, watermark: int, functions: Functions

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from slackwater.errors import SlackwaterError
+from slackwater.language.contracts import Contract
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision, exact
 from slackwater.runtime.board import Board
-from slackwater.runtime.journal import Journal
+from slackwater.runtime.journal import Journal, remove
 from slackwater.runtime.log import PaneLog
 from slackwater.runtime.sinks import Sink
 from slackwater.runtime.state import RunState, StreamState
@@ -94,8 +94,8 @@ class Engine:
         self.journal.write_commit(self.state.step, self.state.to_json())
         self.board.queries(self._contracts(catalog))
 
-    def _contracts(self, catalog: Catalog) -> dict:  # type: ignore[type-arg]
-        return {step.name: step.contract for step in catalog.queries.values() if not step.current}
+    def _contracts(self, catalog: Catalog) -> dict[str, Contract]:
+        return {s.name: catalog.contracts[n] for n, s in catalog.queries.items() if not s.current}
 
     def change(self, catalog: Catalog) -> int:
         """Take a changed query set; it takes effect at each stream's next turn."""
@@ -138,6 +138,7 @@ class Engine:
 
     def _decide(self, stream: str, state: StreamState, number: int) -> Decision:
         offsets = self.sources[stream.lower()].offsets(number, state.offsets)
+        offsets = offsets or self.journal.spark_offsets(stream, number)
         version = self.versions.latest
         plan = self.versions.plan(version)
         grouped = [
@@ -209,7 +210,7 @@ class Engine:
         self._fault("committed")
         log.bury()
         for leftover in self.journal.outputs.iterdir():
-            _remove(leftover)
+            remove(leftover)
         return turn
 
     def _compile(self, plan: Plan, stream: str, version: int) -> dict[str, Compiled]:
@@ -281,13 +282,5 @@ class Engine:
 
 
 def _sink_name(index: int, sink: Sink) -> str:
-    return f"{index}-{type(sink).__name__}"
-
-
-def _remove(path) -> None:  # type: ignore[no-untyped-def]
-    from slackwater.runtime.journal import remove
-
-    remove(path)
-
-
-__all__ = ["Clocks", "Engine", "SlackwaterError"]
+    """What a sink's mark is kept under: another file than before starts from here."""
+    return f"{type(sink).__name__} {getattr(sink, 'path', index)}"

@@ -62,6 +62,12 @@ class Journal:
         """Where Spark keeps its own checkpoint of a stream."""
         return self.root / "spark" / stream.lower()
 
+    def spark_offsets(self, stream: str, batch: int) -> dict[str, Any]:
+        """The offsets that Spark has written for a batch before handing it on."""
+        path = self.checkpoint(stream) / "offsets" / str(batch)
+        # the file has a version and the batch's metadata before one line for each source
+        return {"spark": path.read_text().splitlines()[2:]} if path.exists() else {}
+
     def source(self, stream: str) -> Path:
         """Where a source may keep what it needs to be read again."""
         return self.root / "sources" / stream.lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -119,11 +119,20 @@ class PaneLog:
         if table_id in self._stores:
             self._stores[table_id].prune(before)
 
-    def compact(self, table_id: str, step: int) -> None:
-        """Write a table of many small files as one."""
+    def compact(self, table_id: str, step: int, by_spark: Callable[[list[str], Path], None]) -> None:
+        """Write a table of many small files as one; one too large for the driver is left to Spark."""
         store = self._stores.get(table_id)
         listed = self.files(table_id)
-        if store is None or len(listed) < FILES_AT_MOST or not store.panes:
+        if len(listed) < FILES_AT_MOST:
+            return
+        if store is None:
+            folder = self._path(table_id, f"{step:012d}-all")
+            by_spark([str(self._journal.root / f.path) for f in listed], folder)
+            self._state.files[table_id] = []
+            self._doomed += [self._journal.root / f.path for f in listed]
+            self.added_folder(table_id, folder)
+            return
+        if not store.panes:
             return
         self._state.files[table_id] = []
         self._doomed += [self._journal.root / f.path for f in listed]

@@ -245,7 +245,8 @@ class Session:
         if not read:
             if current:
                 raise PlanError(
-                    f"{', '.join(current)} read LATEST(…): such queries are checked, and this version does not run them"
+                    f"{', '.join(current)} read LATEST(…): such queries are checked, "
+                    "and this version does not run them"
                 )
             raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT …")
         return read

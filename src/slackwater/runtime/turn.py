@@ -33,16 +33,7 @@ from slackwater.runtime.state import StreamState
 from slackwater.spark.compile import BASE, PARAMETERS, Compiled, Statement, compile_source
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
 from slackwater.spark.finish import finish_sql, having_sql, outputs_sql
-
-
-@dataclass
-class Counts:
-    """What a batch held."""
-
-    arrived: int = 0
-    late: int = 0
-    unreadable: int = 0
-    latest: int | None = None
+from slackwater.statistics.counts import Counts
 
 
 @dataclass
@@ -313,7 +304,7 @@ class Turn:
                 self.state.closed_tuples[table_id] = self.state.counted.get(table_id, 0)
             self.state.kept_from[table_id] = max(horizon, self.state.kept_from.get(table_id, horizon))
             self.log.prune(table_id, horizon)
-            self.log.compact(table_id, self.step)
+            self.log.compact(table_id, self.step, partial(self.executor.gather, self.session, before=horizon))
 
 
 def compile_stream(plan: Plan, stream: str) -> dict[str, Compiled]:

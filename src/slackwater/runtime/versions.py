@@ -17,7 +17,7 @@ from slackwater.runtime.state import StreamState
 
 
 class Versions:
-    """The plans of all versions. A plan follows from its catalog and the plan before, so only the SQL is kept."""
+    """The plans of all versions. One follows from its catalog and the plan before: only SQL is kept."""
 
     def __init__(self, journal: Journal, functions: Functions) -> None:
         self._journal = journal

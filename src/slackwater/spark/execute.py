@@ -35,7 +35,7 @@ class Executor:
         self.session = session
         self._scalars = dict(scalars)
         self._tables: dict[str, DataFrame] = {}
-        self._prepared: dict[int, set[str]] = {}
+        self._prepared: dict[str, set[str]] = {}
 
     def add_scalar(self, name: str, function: Callable[..., Any], returns: str) -> None:
         self._scalars[name.lower()] = (function, returns)
@@ -47,7 +47,8 @@ class Executor:
         A streaming query runs in a clone of the session it was started from, so later additions
         must be brought to it.
         """
-        known = self._prepared.setdefault(id(session), set())
+        # every batch brings a new Python object for the same session of the JVM
+        known = self._prepared.setdefault(str(session._jsparkSession.sessionUUID()), set())
         for name, (function, returns) in self._scalars.items():
             if f"function {name}" not in known:
                 session.udf.register(name, function, returns)
@@ -123,6 +124,13 @@ class Executor:
         if missing:
             frame = frame.selectExpr("*", *(f"CAST(NULL AS BIGINT) AS {c}" for c in missing))
         frame.createOrReplaceTempView(name)
+
+    def gather(self, session: SparkSession, paths: Sequence[str], folder: Path, *, before: int) -> None:
+        """Files of the pane log as one folder, without the panes before a point."""
+        with spark_errors():
+            frame = session.read.option("mergeSchema", "true").parquet(*paths)
+            kept = frame.where(f"pane >= {before}").coalesce(session.sparkContext.defaultParallelism)
+            kept.write.mode("overwrite").parquet(str(folder))
 
     def user_windows(
         self,

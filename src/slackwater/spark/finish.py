@@ -171,7 +171,8 @@ def _holistic(call: Call, where: CallPlan, table: Table, window: Window, view: s
     if table.tuples:
         sums += [f"min({where.columns['first']}) AS first_time", f"max({where.columns['last']}) AS last_time"]
     names = ["w", *keys, *values]
-    inner = f"SELECT {', '.join([*names, *sums])} FROM ({windows_sql(table, window, view)}) GROUP BY {', '.join(names)}"
+    source = windows_sql(table, window, view)
+    inner = f"SELECT {', '.join([*names, *sums])} FROM ({source}) GROUP BY {', '.join(names)}"
     outer = ["w", *keys, f"{_holistic_final(call, values)} AS value", "sum(present) AS present"]
     if table.tuples:
         outer += ["min(first_time) AS first_time", "max(last_time) AS last_time"]

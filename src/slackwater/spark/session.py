@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,6 +19,8 @@ JVM_OPTIONS = " ".join(
         "-XX:ReservedCodeCacheSize=512m",
     ]
 )
+
+LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 SETTINGS: dict[str, str] = {
     "spark.ui.enabled": "false",
@@ -38,12 +41,13 @@ SETTINGS: dict[str, str] = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # so that times in files are instants, in Arrow as in Spark
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # the default manager forks readlink and chmod some twenty times a batch where Hadoop has no native library
+    # where Hadoop has no native library, the default manager forks readlink and chmod twenty times a batch
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.cleaner.referenceTracking.cleanCheckpoints": "true",
-    "spark.log.level": "ERROR",
+    # what goes wrong is raised and told in words; Spark's own report of it would bury them
+    "spark.log.level": "FATAL",
 }
 
 
@@ -65,7 +69,7 @@ def build_session(
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(count),
         "spark.default.parallelism": str(count),
-        "spark.driver.extraJavaOptions": JVM_OPTIONS,
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
         **SETTINGS,
         **({"spark.jars": jars} if (jars := kafka_jars()) else {}),
@@ -75,12 +79,27 @@ def build_session(
     for key, value in wanted.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
     return session
 
 
+@contextmanager
+def stderr_to(path: Path) -> Iterator[None]:
+    """What a process started meanwhile (Spark's JVM) writes to stderr goes to a file while it lives."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(path, "ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def kafka_jars() -> str:
-    """The Kafka connector that ``make setup`` fetched, as ``spark.jars`` wants it; empty where there is none."""
+    """The Kafka connector that ``make setup`` fetched, as ``spark.jars`` wants it; empty without."""
     folder = Path(sys.prefix) / "jars" / "kafka"
     return ",".join(sorted(glob.glob(str(folder / "*.jar"))))
 

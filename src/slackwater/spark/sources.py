@@ -70,7 +70,8 @@ class SparkSource:
         except Exception as error:  # Spark's own errors have many classes; the user needs its first line
             reason = str(error).split("\n")[0]
             raise SourceError(
-                f"stream {stream.name}: Spark cannot read USING {stream.format}: {reason}{_hint(stream, reason)}"
+                f"stream {stream.name}: Spark cannot read USING {stream.format}: "
+                f"{reason}{_hint(stream, reason)}"
             ) from error
 
     def _normalised(self, frame: DataFrame) -> DataFrame:
@@ -217,7 +218,8 @@ def open_source(
     options = dict(stream.options)
     if format_ == "agents":
         raise SourceError(
-            f"stream {stream.name}: USING agents is accepted and checked, and this version has no hub to run it"
+            f"stream {stream.name}: USING agents is accepted and checked, "
+            "and this version has no hub to run it"
         )
     if format_ == "replay":
         speed = _speed(stream, options)
@@ -236,7 +238,8 @@ def open_source(
         unknown = [c.name for c in stream.columns if c.name not in TRAFFIC_COLUMNS]
         if unknown:
             raise SourceError(
-                f"stream {stream.name}: traffic has no column {', '.join(unknown)}; it has {', '.join(TRAFFIC_COLUMNS)}"
+                f"stream {stream.name}: traffic has no column {', '.join(unknown)}; "
+                f"it has {', '.join(TRAFFIC_COLUMNS)}"
             )
         trace = TrafficTrace(traffic, folder / "traffic", seconds)
         return TraceSource(session, stream, trace, speed, rows_per_batch, clock)
@@ -253,6 +256,7 @@ def _speed(stream: CreateStream, options: Mapping[str, str]) -> float | None:
         speed = 0.0
     if not speed > 0:
         raise SourceError(
-            f"stream {stream.name}: speed is event seconds per second, a number above 0 or 'max'; got {text!r}"
+            f"stream {stream.name}: speed is event seconds per second, a number above 0 or 'max'; "
+            f"got {text!r}"
         )
     return speed

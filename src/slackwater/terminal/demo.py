@@ -24,7 +24,9 @@ def run_demo(console: Console, seconds: float) -> None:
     """Show the plan, then run it until the time is over."""
     text = demo_sql()
     console.rule("one tree for all queries: slackwater explain")
-    console.print(explain(extend(Plan(), Catalog.from_sql(text, Functions())), "text"), highlight=False)
+    console.print(
+        explain(extend(Plan(), Catalog.from_sql(text, Functions())), "text"), highlight=False, soft_wrap=True
+    )
     console.rule("the same, running: slackwater run")
     with tempfile.TemporaryDirectory(prefix="slackwater-demo-") as folder:
         run_file(

@@ -12,7 +12,7 @@ from slackwater.errors import StateError
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
-from slackwater.spark.session import build_session
+from slackwater.spark.session import build_session, stderr_to
 from slackwater.terminal.view import LiveView, summary
 
 
@@ -42,11 +42,12 @@ def run_file(
         sinks.append(TerminalSink(console))
     if root.exists() and not fresh and _committed(root):
         talk.print(f"going on from the state in {root} (--fresh starts over)")
-    with talk.status("starting Spark …"):
+    with talk.status("starting Spark …"), stderr_to(root.parent / f"{root.name}.spark.log"):
         spark = build_session(f"slackwater {file}", settings=spark_settings)
     session = Session(spark, root, Settings(**settings))
     register(session)
-    session.sql(text, file=file)
+    for explained in session.sql(text, file=file):
+        talk.print(explained, highlight=False, soft_wrap=True)
     try:
         with talk.status("opening streams and tables …"):
             session.start(*sinks, fresh=fresh)
