@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from agreement import identity, tables_of
 
+from agreement import identity, tables_of
 from slackwater.errors import LanguageError
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.engine import Clocks

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from agreement import identity, tables_of
 
+from agreement import identity, tables_of
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Settings
 from slackwater.runtime.testing import ListSink, run_scripted, scripted_session, take_turns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -39,15 +40,15 @@ class Catalog:
     """By query; where ALTER has changed one, the changed one."""
     functions: Functions = field(default_factory=Functions, compare=False)
 
-    @property
+    @cached_property
     def streams(self) -> dict[str, CreateStream]:
         return {n: d for n, d in self.declared.items() if isinstance(d, CreateStream)}
 
-    @property
+    @cached_property
     def tables(self) -> dict[str, CreateTable]:
         return {n: d for n, d in self.declared.items() if isinstance(d, CreateTable)}
 
-    @property
+    @cached_property
     def queries(self) -> dict[str, Step]:
         """The published steps, with their contracts."""
         return {n: replace(s, contract=self.contracts[n]) for n, s in self.steps.items() if s.published}
@@ -135,7 +136,19 @@ class Catalog:
         name = statement.name.lower()
         if not isinstance(self.declared.get(name), CreateQuery):
             raise self._unknown("query", statement.name, statement.source)
-        return self._promise(statement.name, statement.contract, statement.standing, statement)
+        contract = statement.contract
+        if contract is None:
+            # WEIGHT and PRIORITY alone change how the contract stands, not what it promises
+            present = self.contracts[name]
+            if not isinstance(present, Standing):
+                word = str(present).split()[0]
+                raise statement.source.error(
+                    f"WEIGHT and PRIORITY do not go with {word}", hint="they go with EXACT, ERROR and SUBSET"
+                )
+            contract = replace(
+                present, weight=statement.standing.weight, priority=statement.standing.priority
+            )
+        return self._promise(statement.name, contract, statement.standing, statement)
 
     def _drop(self, statement: Drop) -> Catalog:
         kinds = {"stream": CreateStream, "table": CreateTable, "view": CreateView, "query": CreateQuery}

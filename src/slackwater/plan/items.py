@@ -38,6 +38,8 @@ def aggregate_step(select: exp.Select, name: str, scope: Scope, functions: Funct
 
 def _is_window_item(item: exp.Expr) -> bool:
     bare = item.unalias()
+    if isinstance(bare, exp.Anonymous) and str(bare.this).lower() in ("window", "tuples"):
+        return True
     if not isinstance(bare, exp.Column) or item.alias:
         return False
     return [p.name.lower() for p in bare.parts] in (["window"], ["window", "start"], ["window", "end"])

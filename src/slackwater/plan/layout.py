@@ -24,6 +24,9 @@ ALIKE_ENOUGH = 8
 FINER_AT_MOST = 60
 """A step joins a table of narrower panes only if they are at most so many times narrower."""
 
+_Group = tuple[tuple[object, ...], tuple[str, ...]]
+"""A shape with the keys it is grouped by."""
+
 FIRST_TIME = Column(None, None, "s.__t", "min({x})", "min")
 LAST_TIME = Column(None, None, "s.__t", "max({x})", "max")
 """Tuple windows say from when to when their rows are."""
@@ -56,7 +59,7 @@ def extend(plan: Plan, catalog: Catalog) -> Plan:
 def _alike(steps: Iterable[Step], builder: _Builder) -> dict[str, tuple[Signature, Constants]]:
     """The signature that each of the new steps belongs to, existing ones first."""
     found: dict[str, tuple[Signature, Constants]] = {}
-    groups: dict[object, list[tuple[Step, Constants]]] = defaultdict(list)
+    groups: dict[_Group, list[tuple[Step, Constants]]] = defaultdict(list)
     existing = list(dict.fromkeys(t.signature for t in builder.tables.values() if t.signature is not None))
     signature: Signature | None
     for step in steps:
@@ -70,13 +73,26 @@ def _alike(steps: Iterable[Step], builder: _Builder) -> dict[str, tuple[Signatur
         else:
             key, constants = shape(step.path)
             groups[(key, tuple(k.sql for k in step.keys))].append((step, constants))
-    for (key, _), members in groups.items():  # type: ignore[misc]
-        distinct = list(dict.fromkeys(constants for _, constants in members))
+    tested = _tested_alike(builder)
+    for group, members in groups.items():
+        key = group[0]
+        distinct = list(dict.fromkeys([c for _, c in members] + tested.get(group, [])))
         if len(distinct) < ALIKE_ENOUGH:
             continue
         signature = signature_of(key, distinct)
         if signature is not None:
             found.update({step.name: (signature, constants) for step, constants in members})
+    return found
+
+
+def _tested_alike(builder: _Builder) -> dict[_Group, list[Constants]]:
+    """The constants of steps that stay where each is tested by itself: they count towards enough."""
+    found: dict[_Group, list[Constants]] = defaultdict(list)
+    for plan in builder.steps.values():
+        step = plan.step
+        if plan.member is None and step.path.predicates and step.aggregates and not step.current:
+            key, constants = shape(step.path)
+            found[(key, tuple(k.sql for k in step.keys))].append(constants)
     return found
 
 
@@ -102,7 +118,10 @@ def calls_python(text: str, functions: Functions) -> bool:
     if not functions.scalars or not any(name in text.lower() for name in functions.scalars):
         return False
     tree = parse_one(text, dialect="spark")
-    return any(functions.is_scalar(str(node.this)) for node in tree.find_all(exp.Anonymous))
+    return any(
+        functions.is_scalar(str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name())
+        for node in tree.find_all(exp.Func)
+    )
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlglot import exp, parse_one
 
@@ -79,6 +80,7 @@ def member_id(constants: Constants) -> int:
     return int(digest(constants, length=15), 16)
 
 
+@lru_cache(maxsize=100_000)
 def shape(path: Path) -> tuple[tuple[object, ...], Constants]:
     """A path with its constants taken out, and the constants.
 

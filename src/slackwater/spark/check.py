@@ -9,12 +9,16 @@ from slackwater.errors import LanguageError
 from slackwater.language.statements import CreateQuery, CreateStream, CreateView, Source
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
+from slackwater.plan.signature import shape
 from slackwater.plan.tables import Plan
 from slackwater.spark.execute import Executor, first_line
 
 
 def check_with_spark(executor: Executor, plan: Plan) -> None:
-    """Raise LanguageError, pointing at the query, where Spark cannot analyse one."""
+    """Raise LanguageError, pointing at the query, where Spark cannot analyse one.
+
+    Queries that differ only in constants are analysed once, and what has passed is not looked at again.
+    """
     catalog = plan.catalog
     session = executor.session
     executor.prepare(session, catalog, {})
@@ -25,10 +29,20 @@ def check_with_spark(executor: Executor, plan: Plan) -> None:
         frames[stream.name.lower()] = _empty(executor, stream, catalog)
     for step in catalog.steps.values():
         source = frames[step.path.source.lower()]
+        key = (source.schema.simpleString(), _form(step))
+        read = bool(plan.steps_on(step.name))
+        if key in executor.checked and not read:
+            continue
         try:
             frames[step.name.lower()] = _analyse(executor, source, step, catalog)
         except PySparkException as error:
             raise _complaint(catalog, step.name, error) from error
+        executor.checked.add(key)
+
+
+def _form(step: Step) -> tuple[object, ...]:
+    """A step without its name and constants: what decides whether Spark accepts it."""
+    return (shape(step.path)[0], step.keys, step.calls, step.outputs, step.having)
 
 
 def _empty(executor: Executor, stream: CreateStream, catalog: Catalog) -> DataFrame:

@@ -225,7 +225,8 @@ def _numbered(rows: str) -> str:
     """
     return (
         "SELECT f.*, __before + row_number() OVER (PARTITION BY f.__part ORDER BY f.__seq) - 1 "
-        f"+ get(f.__p, f.__i + 1) AS __n FROM ({rows}) f JOIN (SELECT __part, sum(n) OVER (ORDER BY __part) - n AS __before "
+        f"+ get(f.__p, f.__i + 1) AS __n FROM ({rows}) f "
+        "JOIN (SELECT __part, sum(n) OVER (ORDER BY __part) - n AS __before "
         f"FROM (SELECT __part, count(*) AS n FROM ({rows}) GROUP BY __part)) o ON f.__part = o.__part"
     )
 

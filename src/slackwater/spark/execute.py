@@ -19,6 +19,7 @@ from slackwater.language.statements import CreateTable
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Lookup, Window
 from slackwater.plan.tables import Table
+from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds
 from slackwater.spark.finish import windows_sql
 from slackwater.spark.states import final_states, first_states
 
@@ -35,7 +36,10 @@ class Executor:
         self.session = session
         self._scalars = dict(scalars)
         self._tables: dict[str, DataFrame] = {}
-        self._prepared: dict[str, set[str]] = {}
+        self._unique: set[Lookup] = set()
+        self.checked: set[object] = set()
+        """Forms of queries that Spark has accepted."""
+        self._prepared: dict[str, dict[str, str]] = {}
 
     def add_scalar(self, name: str, function: Callable[..., Any], returns: str) -> None:
         self._scalars[name.lower()] = (function, returns)
@@ -48,23 +52,21 @@ class Executor:
         must be brought to it.
         """
         # every batch brings a new Python object for the same session of the JVM
-        known = self._prepared.setdefault(str(session._jsparkSession.sessionUUID()), set())
+        known = self._prepared.setdefault(str(session._jsparkSession.sessionUUID()), {})
         for name, (function, returns) in self._scalars.items():
             if f"function {name}" not in known:
                 session.udf.register(name, function, returns)
-                known.add(f"function {name}")
+                known[f"function {name}"] = returns
         for table in catalog.tables.values():
-            key = f"table {table.sql}"
-            if key not in known:
+            if known.get(f"table {table.name}") != table.sql:
                 self.open_table(table)
                 frame = self._tables[table.sql]
                 _adopt(session, frame).createOrReplaceTempView(table.name)
-                known.add(key)
+                known[f"table {table.name}"] = table.sql
         for name, sql in views.items():
-            key = f"constants {name} {hash(sql)}"
-            if key not in known:
+            if known.get(f"constants {name}") != sql:
                 session.sql(sql).createOrReplaceTempView(name)
-                known.add(key)
+                known[f"constants {name}"] = sql
 
     def open_table(self, table: CreateTable) -> None:
         """Read a stored table once, checked against its declaration."""
@@ -72,8 +74,12 @@ class Executor:
             return
         try:
             frame = self.session.read.format(table.format).options(**dict(table.options))
+            nanos: frozenset[str] = frozenset()
             if table.format.lower() in ("csv", "json"):
-                frame = frame.schema(", ".join(f"`{c.name}` {c.type}" for c in table.columns))
+                frame = frame.schema(declared_schema(table.columns))
+            elif table.format.lower() == "parquet":
+                path = next((v for k, v in table.options if k.lower() == "path"), "")
+                nanos = read_nanoseconds(self.session, files[0]) if (files := local_files(path)) else nanos
             read = frame.load()
             there = {n.lower() for n in read.columns}
             missing = [c.name for c in table.columns if c.name.lower() not in there]
@@ -81,7 +87,7 @@ class Executor:
                 raise SourceError(
                     f"table {table.name} has no column {', '.join(missing)}; it has {', '.join(read.columns)}"
                 )
-            kept = read.selectExpr(*(f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`" for c in table.columns))
+            kept = read.selectExpr(*(cast_column(c, nanos) for c in table.columns))
             kept.persist().count()
         except PySparkException as error:
             raise SourceError(f"table {table.name}: {first_line(error)}") from error
@@ -89,6 +95,8 @@ class Executor:
 
     def check_lookup(self, lookup: Lookup, catalog: Catalog) -> None:
         """Raise where a lookup's keys do not identify a row of its table."""
+        if lookup in self._unique:
+            return
         table = catalog.tables[lookup.table.lower()]
         self.open_table(table)
         keys = ", ".join(f"`{k}`" for k in lookup.keys)
@@ -100,6 +108,7 @@ class Executor:
                 f"table {table.name} has {twice[0]['count']} rows with {found}: a lookup needs {keys} to "
                 "identify a row, or every row of the stream would count several times"
             )
+        self._unique.add(lookup)
 
     def collect(self, session: SparkSession, sql: str) -> pa.Table:
         """The result of a statement, on the driver."""

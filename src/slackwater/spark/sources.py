@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater.errors import SourceError
 from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
+from slackwater.spark.execute import first_line
+from slackwater.spark.files import cast_column, csv_layout, declared_schema, local_files, read_nanoseconds
 from slackwater.spark.trace import TRAFFIC_COLUMNS, Trace, TrafficTrace, land
 from slackwater.traffic import from_options
 
@@ -53,26 +56,40 @@ class SparkSource:
     def __init__(self, session: SparkSession, stream: CreateStream) -> None:
         self._session = session
         self._stream = stream
-
-    def streaming(self) -> DataFrame:
-        stream = self._stream
-        reader = self._session.readStream.format(stream.format).options(**dict(stream.options))
-        if (
-            stream.format.lower() in FILE_FORMATS
-            and stream.payload is None
-            and stream.format.lower() != "text"
-        ):
-            reader = reader.schema(", ".join(f"`{c.name}` {c.type}" for c in stream.columns))
+        self._nanos: frozenset[str] = frozenset()
         try:
-            return self._normalised(reader.load())
+            # built at once, so that what cannot be read is told before anything is written
+            self._frame = self._normalised(self._load())
         except SourceError:
             raise
         except Exception as error:  # Spark's own errors have many classes; the user needs its first line
-            reason = str(error).split("\n")[0]
+            reason = first_line(error)
+            reason += _hint(stream, reason)
             raise SourceError(
-                f"stream {stream.name}: Spark cannot read USING {stream.format}: "
-                f"{reason}{_hint(stream, reason)}"
+                f"stream {stream.name}: Spark cannot read USING {stream.format}: {reason}"
             ) from error
+
+    def streaming(self) -> DataFrame:
+        return self._frame
+
+    def _load(self) -> DataFrame:
+        """The rows as the source delivers them."""
+        stream = self._stream
+        kind = stream.format.lower()
+        options = dict(stream.options)
+        reader = self._session.readStream.format(stream.format)
+        if kind in FILE_FORMATS and kind != "text" and stream.payload is None:
+            path = next((v for k, v in options.items() if k.lower() == "path"), "")
+            schema = declared_schema(stream.columns)
+            if kind == "csv":
+                options, schema = csv_layout(self._session, stream, path, options, header=False)
+            elif kind in ("parquet", "orc") and (files := local_files(path)):
+                # the files say how they hold a column; it is cast to what is declared
+                self._nanos = read_nanoseconds(self._session, files[0]) if kind == "parquet" else frozenset()
+                found = self._session.read.format(kind).load(str(files[0])).schema
+                schema = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in found.fields)
+            reader = reader.schema(schema)
+        return reader.options(**options).load()
 
     def _normalised(self, frame: DataFrame) -> DataFrame:
         stream = self._stream
@@ -81,13 +98,14 @@ class SparkSource:
         there = {name.lower() for name in frame.columns}
         missing = [c.name for c in stream.columns if c.name.lower() not in there]
         if missing:
+            listed = ", ".join(n for n in frame.columns if not n.startswith("__"))
             raise SourceError(
-                f"stream {stream.name}: {stream.format} delivers {', '.join(frame.columns)}, "
+                f"stream {stream.name}: {stream.format} delivers {listed}, "
                 f"and {', '.join(missing)} is declared; rename the columns, or say FORMAT json (or csv) "
                 "where they are inside the payload"
             )
         part, seq = self._identity(frame)
-        columns = [f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`" for c in stream.columns]
+        columns = [cast_column(c, self._nanos) for c in stream.columns]
         frame = frame.selectExpr(*columns, f"{part} AS __part", f"{seq} AS __seq")
         if stream.time_expression is not None:
             frame = frame.selectExpr("*", f"CAST({stream.time_expression} AS TIMESTAMP) AS `{stream.time}`")
@@ -97,7 +115,15 @@ class SparkSource:
         """The payload's fields beside the columns that say where a row comes from."""
         stream = self._stream
         names = [n for n in frame.columns if n in ("topic", "partition", "offset")]
+        if "value" not in frame.columns:
+            raise SourceError(
+                f"stream {stream.name}: FORMAT {stream.payload} reads the column value, and {stream.format} "
+                f"delivers {', '.join(frame.columns)}; leave FORMAT out"
+            )
         carried = [f"`{n}` AS `__{n}`" for n in names]
+        if stream.format.lower() in FILE_FORMATS:
+            names.append("file")
+            carried.append("_metadata.file_path AS __file")
         if stream.payload == "text":
             return frame.selectExpr(f"CAST(value AS STRING) AS `{stream.columns[0].name}`", *carried)
         schema = ", ".join(f"`{c.name}` {c.type}" for c in stream.columns)
@@ -113,8 +139,9 @@ class SparkSource:
             return "concat(__topic, '/', lpad(__partition, 10, '0'))", "__offset"
         if {"topic", "partition", "offset"} <= set(frame.columns):
             return "concat(topic, '/', lpad(partition, 10, '0'))", "offset"
-        if self._stream.format.lower() in FILE_FORMATS and self._stream.payload is None:
-            return "_metadata.file_path", "monotonically_increasing_id()"
+        if self._stream.format.lower() in FILE_FORMATS:
+            file = "_metadata.file_path" if self._stream.payload is None else "__file"
+            return file, "monotonically_increasing_id()"
         return "CAST(spark_partition_id() AS BIGINT)", "monotonically_increasing_id()"
 
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
@@ -215,7 +242,7 @@ def open_source(
 ) -> StreamSource:
     """The source of a stream, made ready to be read; raises SourceError where it cannot be."""
     format_ = stream.format.lower()
-    options = dict(stream.options)
+    options = {k.lower(): v for k, v in stream.options}
     if format_ == "agents":
         raise SourceError(
             f"stream {stream.name}: USING agents is accepted and checked, "
@@ -223,9 +250,8 @@ def open_source(
         )
     if format_ == "replay":
         speed = _speed(stream, options)
-        return TraceSource(
-            session, stream, land(session, stream, folder / "trace"), speed, rows_per_batch, clock
-        )
+        trace = land(session, stream, folder / "trace", rows_per_batch)
+        return TraceSource(session, stream, trace, speed, rows_per_batch, clock)
     if format_ == "traffic":
         speed = _speed(stream, options)
         options.pop("speed", None)
@@ -241,8 +267,8 @@ def open_source(
                 f"stream {stream.name}: traffic has no column {', '.join(unknown)}; "
                 f"it has {', '.join(TRAFFIC_COLUMNS)}"
             )
-        trace = TrafficTrace(traffic, folder / "traffic", seconds)
-        return TraceSource(session, stream, trace, speed, rows_per_batch, clock)
+        generated = TrafficTrace(traffic, folder / "traffic", seconds)
+        return TraceSource(session, stream, generated, speed, rows_per_batch, clock)
     return SparkSource(session, stream)
 
 
@@ -254,7 +280,7 @@ def _speed(stream: CreateStream, options: Mapping[str, str]) -> float | None:
         speed = float(text)
     except ValueError:
         speed = 0.0
-    if not speed > 0:
+    if not 0 < speed < math.inf:
         raise SourceError(
             f"stream {stream.name}: speed is event seconds per second, a number above 0 or 'max'; "
             f"got {text!r}"

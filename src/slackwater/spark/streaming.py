@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -38,7 +39,8 @@ def start_stream(
 ) -> Running:
     """Start reading; every micro-batch is handed to ``on_batch`` with its number."""
     writer = (
-        frame.writeStream.queryName(name)
+        # Spark wants the names of running queries to differ; two sessions may well have a stream of one name
+        frame.writeStream.queryName(f"{name}-{uuid4().hex[:8]}")
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime=f"{interval_ms} milliseconds")
         .foreachBatch(on_batch)
