@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -59,8 +58,6 @@ class Timed:
 
     laps: tuple[Lap, ...]
     """The turns, the last being the end of the stream."""
-    durations: tuple[dict[str, int], ...]
-    """Spark's own account of its triggers, in milliseconds."""
     answers: Path
 
     @property
@@ -101,35 +98,11 @@ def run(
     target = folder / answers
     session = Session(spark, state, Settings(rows_per_batch=rows_per_batch), fault=watch)
     session.sql("\n".join([recording.statement, *queries]))
-    durations: list[dict[str, int]] = []
     try:
         session.start(JsonLinesSink(target, overwrite=True))
-        _watched(session, durations)
-    finally:
-        session.stop()
-        shutil.rmtree(state, ignore_errors=True)
-    return Timed(tuple(watch.laps), tuple(durations), target)
-
-
-def _watched(session: Session, durations: list[dict[str, int]]) -> None:
-    """Wait for the end, keeping what Spark reports of its triggers on the way."""
-    stopping = threading.Event()
-    running = list(session._running.values())
-
-    def look() -> None:
-        last: dict[str, int] = {}
-        while not stopping.wait(0.02):
-            for stream in running:
-                seen = stream.durations()
-                if seen and seen != last:
-                    durations.append(seen)
-                    last = seen
-
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
-    try:
         if not session.wait(PATIENCE_S):
             raise TimeoutError(f"the run took more than {PATIENCE_S:.0f} seconds")
     finally:
-        stopping.set()
-        watcher.join(timeout=5)
+        session.stop()
+        shutil.rmtree(state, ignore_errors=True)
+    return Timed(tuple(watch.laps), target)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,8 +68,8 @@ class Recording:
     def seed_state(self, state: Path) -> None:
         """Let a run that starts in ``state`` use the landing there is."""
         target = state / "sources" / STREAM / "trace"
-        target.mkdir(parents=True)
-        shutil.copy(self.folder / "index.json", target / "index.json")
+        target.parent.mkdir(parents=True)
+        shutil.copytree(self.folder, target, copy_function=os.link)
 
     def first_files(self, rows: int) -> tuple[Path, ...]:
         """The earliest files that hold about so many rows."""
@@ -77,8 +78,12 @@ class Recording:
             if rows <= 0:
                 break
             chosen.append(file)
-            rows -= pq.ParquetFile(file).metadata.num_rows
+            rows -= self.rows_in([file])
         return tuple(chosen)
+
+    def rows_in(self, files: Iterable[Path]) -> int:
+        """Rows of some of the files."""
+        return sum(pq.ParquetFile(file).metadata.num_rows for file in files)
 
 
 def seconds_of(traffic: Traffic, seconds: int) -> Iterator[pa.Table]:
@@ -115,5 +120,5 @@ def record(
     trace = land(spark, declared, landing)
     progress.update(task, total=1, completed=1)
     listed = json.loads((landing / "index.json").read_text())["segments"]
-    files = tuple(Path(s["path"]) for s in sorted(listed, key=lambda s: int(s["first"])))
+    files = tuple(landing / s["path"] for s in sorted(listed, key=lambda s: int(s["first"])))
     return Recording(statement, landing, trace.rows, files)

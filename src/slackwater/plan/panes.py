@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from slackwater.plan.model import Window
+from slackwater.plan.model import TupleWindow, Window
 
 Ints = npt.NDArray[np.int64]
 
@@ -25,11 +25,15 @@ AFTER_ALL = 2**62
 def last_closed(window: Window, watermark: int) -> int:
     """The index of the last window that ends at or before the watermark.
 
-    >>> from slackwater.plan.model import TimeWindow
+    >>> from slackwater.plan.model import TimeWindow, TupleWindow
     >>> last_closed(TimeWindow(6, 4), 14)
     2
+    >>> last_closed(TupleWindow(6, 4), 1)
+    -1
     """
-    return (watermark - window.offset - window.size) // window.slide
+    index = (watermark - window.offset - window.size) // window.slide
+    # rows are numbered from 0, and no window of rows begins before the first
+    return max(index, -1) if isinstance(window, TupleWindow) else index
 
 
 def first_start(window: Window, watermark: int) -> int:

@@ -258,7 +258,7 @@ class Engine:
         self.board.stream(
             StreamStatus(
                 name=stream,
-                batch=turn.decision.batch or 0,
+                batch=state.batch + 1,
                 rows=state.arrived,
                 rate=rate,
                 lag_s=lag,

@@ -289,7 +289,12 @@ class Session:
                     engine.tick(self.catalog.streams[name].name)
                 except SlackwaterError as error:
                     engine.error = error
-                    return
+            running = dict(self._running)
+            broken = engine.error is not None or any(r.problem() is not None for r in running.values())
+            if broken or all(engine.state.streams[name].ended for name in running):
+                # nothing more will come: those who read answers() need not wait for stop()
+                self._iterator.close()
+                return
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until every stream has ended (True) or the time is over (False); raises what broke the run."""
@@ -332,10 +337,13 @@ class Session:
 
     def answers(self, query: str | None = None) -> Iterator[Answer]:
         """The answers as they come, of one query or of all; ends when the run does."""
-        if query is not None and query.lower() not in self.catalog.queries:
+        if query is None:
+            return iter(self._iterator.answers())
+        found = self.catalog.queries.get(query.lower())
+        if found is None:
             known = ", ".join(s.name for s in self.catalog.queries.values())
             raise PlanError(f"there is no query called {query}; there are {known}")
-        return iter(self._iterator.answers(query))
+        return iter(self._iterator.answers(found.name))
 
     def status(self) -> Status:
         """Streams and queries at this moment."""

@@ -16,8 +16,8 @@ StreamState = Literal["running", "idle", "ended"]
 class StreamStatus:
     """How far a stream has been read, and how fast.
 
-    `rows`, `late` and `unreadable` count since the start; `rate` is rows a second, `lag_s` how far the
-    reading is behind the source. `progress` goes from 0 to 1 where the stream has an end.
+    `batch` (batches), `rows`, `late` and `unreadable` count since the start; `rate` is rows a second, `lag_s`
+    how far the reading is behind the source. `progress` goes from 0 to 1 where the stream has an end.
     """
 
     name: str

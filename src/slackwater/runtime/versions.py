@@ -118,6 +118,6 @@ def reconcile(
                 )
         elif isinstance(old, CreateQuery | CreateView) and old.name.lower() in catalog.declared:
             kind = "QUERY" if isinstance(old, CreateQuery) else "VIEW"
-            catalog = catalog.apply_all(parse(f"DROP {kind} {old.name}"))
+            catalog = catalog.apply_all(parse(f"DROP {kind} `{old.name.replace('`', '``')}`"))
     catalog = catalog.apply_all(s for s in statements if s.sql not in applied)
     return catalog, wanted

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,8 @@ from slackwater.spark.states import final_states, first_states
 
 __all__ = ["DataFrame", "Executor", "SparkSession", "first_line", "parquet_bounds", "spark_errors"]
 
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What PySpark raises: its own errors for those it knows, Java's for those of jobs that failed."""
 Scalars = Mapping[str, tuple[Callable[..., Any], str]]
 """Python functions by name, with the Spark SQL type they return."""
 
@@ -89,7 +92,7 @@ class Executor:
                 )
             kept = read.selectExpr(*(cast_column(c, nanos) for c in table.columns))
             kept.persist().count()
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             raise SourceError(f"table {table.name}: {first_line(error)}") from error
         self._tables[table.sql] = kept
 
@@ -191,8 +194,12 @@ def spark_errors() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.split("\n")[0][:500]
+    """The line of an error that says what is wrong: of a Python worker's traceback the last, else the first."""
+    lines = str(error).strip().split("\n")
+    if "Python worker" in lines[0]:
+        said = [line for line in lines[1:] if line.strip() and not line[0].isspace()]
+        return f"a Python function failed: {said[-1] if said else lines[0]}"[:500]
+    return lines[0][:500]
 
 
 def parquet_bounds(path: Path) -> tuple[int, int, int] | None:

@@ -75,7 +75,8 @@ def csv_layout(
     chosen = {**{k: v for k, v in defaults.items() if k.lower() not in given}, **options}
     if not headed or not files:
         return chosen, declared_schema(stream.columns)
-    names = session.read.options(**chosen).csv(str(files[0])).columns
+    probe = {k: v for k, v in chosen.items() if k.lower() != "path"}
+    names = session.read.options(**probe).csv(str(files[0])).columns
     there = {n.lower() for n in names}
     missing = [c.name for c in stream.columns if c.name.lower() not in there]
     if missing:

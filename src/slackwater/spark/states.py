@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType, _parse_datatype_string
 
 from slackwater.language.aggregates import UserAggregate
@@ -59,6 +60,8 @@ def final_states(frame: DataFrame, table: Table, aggregate: UserAggregate) -> Da
     keys, values = _names(table)
     kept = {f.name: f for f in frame.schema.fields}
     returns = _parse_datatype_string(aggregate.returns)
+    # said, not guessed: a Python int may be meant as INT or DOUBLE, and None has no type of its own
+    arrow = to_arrow_type(returns, timezone="UTC")
     schema = StructType(
         [
             StructField("w", LongType()),
@@ -98,7 +101,7 @@ def final_states(frame: DataFrame, table: Table, aggregate: UserAggregate) -> Da
     def finish(rows: pa.Table) -> pa.Table:
         value, count, first, last = read(rows)
         head = rows.select(["w", *keys]).slice(0, 1)
-        head = head.append_column("value", pa.array([value]))
+        head = head.append_column("value", pa.array([value], arrow))
         for name, number in (("present", count), ("first_time", first), ("last_time", last)):
             head = head.append_column(name, pa.array([number], pa.int64()))
         return head

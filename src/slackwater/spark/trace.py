@@ -13,13 +13,12 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import monotonically_increasing_id, spark_partition_id
 
 from slackwater.errors import SourceError
 from slackwater.language.statements import CreateStream
-from slackwater.spark.execute import first_line
+from slackwater.spark.execute import SPARK_ERRORS, first_line
 from slackwater.spark.files import cast_column, csv_layout, data_files, declared_schema, read_nanoseconds
 from slackwater.traffic import SCHEMA, Traffic
 
@@ -123,7 +122,7 @@ def land(
         temporary.replace(index)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, PySparkException):
+        if isinstance(error, SPARK_ERRORS):
             reason = first_line(error)
             raise SourceError(
                 f"stream {stream.name}: Spark cannot read the trace at {path!r} as declared: {reason}"

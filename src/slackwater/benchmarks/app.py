@@ -1,0 +1,82 @@
+"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from slackwater.benchmarks import report
+from slackwater.spark.execute import SparkSession
+from slackwater.spark.session import build_session
+
+bench = typer.Typer(
+    name="bench",
+    help="Measure: seeded workloads through the real pipeline, peers beside it.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Json = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small sizes: checks that it works, measures nothing.")]
+Measure = Callable[[Path, Progress], Mapping[str, float]]
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    session = build_session("slackwater-bench")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _measure(name: str, json: Path | None, measure: Measure) -> None:
+    with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
+        with report.progress() as progress:
+            figures = measure(Path(folder), progress)
+    report.write(name, figures, json)
+
+
+@bench.command()
+def panes(json: Json = None, quick: Quick = False) -> None:
+    """Seven sliding-window queries: Slackwater, plain Structured Streaming and DuckDB on the same files."""
+    from slackwater.benchmarks import panes as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        with _spark() as spark:
+            return module.panes(spark, folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("panes", json, measure)
+
+
+@bench.command()
+def queries(json: Json = None, quick: Quick = False) -> None:
+    """One to a thousand queries over one stream, alike and unlike: what does the next one cost?"""
+    from slackwater.benchmarks import queries as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        with _spark() as spark:
+            return module.queries(spark, folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("queries", json, measure)
+
+
+@bench.command()
+def recovery(json: Json = None, quick: Quick = False) -> None:
+    """Kill a run at random points, let it go on, and compare its answers with those of one left alone."""
+    from slackwater.benchmarks import recovery as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        return module.recovery(folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("recovery", json, measure)
+
+
+if __name__ == "__main__":
+    bench()
