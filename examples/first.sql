@@ -6,5 +6,5 @@ CREATE STREAM packets (ts TIMESTAMP, dport INT, size INT)
 
 CREATE QUERY web_bytes AS
   SELECT SUM(size) AS bytes FROM packets WHERE dport = 80
-  GROUP BY window(ts, '10 seconds', '5 seconds')
+  GROUP BY window(ts, '10 seconds')
   WITH ERROR 5% CONFIDENCE 99%;

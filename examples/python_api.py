@@ -5,6 +5,7 @@ python examples/python_api.py
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from slackwater.language.aggregates import UserAggregate
@@ -12,20 +13,20 @@ from slackwater.language.contracts import Error, Exact, Subset
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Session, Settings
 
+# root mean square: a state (count, sum of squares) that merges
+RMS = UserAggregate(
+    init=lambda: (0, 0.0),
+    incr=lambda state, value: state if value is None else (state[0] + 1, state[1] + value * value),
+    merge=lambda left, right: (left[0] + right[0], left[1] + right[1]),
+    final=lambda state: math.sqrt(state[1] / state[0]) if state[0] else None,
+    returns="DOUBLE",
+)
+
 
 def declare(session: Session) -> None:
-    """A stream, a function, an aggregate, a view and four queries."""
+    """A function, an aggregate, a stream, a view and four queries."""
     session.function("is_well_known", lambda port: port is not None and port < 1024, "BOOLEAN")
-    session.aggregate(
-        "product_sign",
-        UserAggregate(
-            init=lambda: 1,
-            incr=lambda state, value: -state if value is not None and value < 100 else state,
-            merge=lambda left, right: left * right,
-            final=lambda state: state,
-            returns="INT",
-        ),
-    )
+    session.aggregate("rms", RMS)
     session.stream(
         "packets",
         {"ts": "TIMESTAMP", "src": "STRING", "dport": "INT", "size": "INT"},
@@ -44,20 +45,16 @@ def declare(session: Session) -> None:
         contract=Exact(priority=1),
     )
     session.query(
-        "sign",
-        "SELECT product_sign(size) AS sign FROM packets GROUP BY window(ts, '10 seconds', '5 seconds')",
+        "sizes",
+        "SELECT rms(size) AS size FROM packets GROUP BY window(ts, '10 seconds', '5 seconds')",
         contract=Subset(gap=4),
     )
     session.view("seconds", "SELECT COUNT(*) AS n FROM packets GROUP BY window(ts, '1 second')")
     session.sql("CREATE QUERY peak AS SELECT MAX(n) AS n FROM seconds GROUP BY window(ts, '10 seconds')")
 
 
-def run(session: Session) -> list[Answer]:
-    """Start, change the query set after the first answer, and return all answers."""
-    session.start()
-    answers = session.answers()
-    found = [next(answers)]
-    # the stream is running: each change takes effect at its next batch
+def change(session: Session) -> None:
+    """Add, alter and drop while the stream runs: each takes effect at its next batch."""
     session.query(
         "added",
         "SELECT COUNT(*) AS n FROM packets WHERE dport = 80 GROUP BY window(ts, '5 seconds')",
@@ -65,17 +62,21 @@ def run(session: Session) -> list[Answer]:
     )
     session.alter("web_bytes", Error(0.01))
     session.drop("peak")
-    found.extend(answers)  # ends when the stream does
-    session.wait()  # raises what went wrong, if anything did
-    return found
 
 
 def main(spark: Any = None) -> list[Answer]:
     """Run all of it; without a Spark session the Session builds its own."""
-    with Session(spark, settings=Settings(rows_per_batch=2000)) as session:
+    found: list[Answer] = []
+    with Session(spark, settings=Settings(rows_per_batch=2500)) as session:
         declare(session)
         print(session.explain())
-        return run(session)
+        session.start()
+        for answer in session.answers():  # ends when the stream does
+            if not found:
+                change(session)
+            found.append(answer)
+        session.wait()  # raises what broke the run, if anything did
+    return found
 
 
 if __name__ == "__main__":

@@ -186,6 +186,8 @@ def test_candidates_are_the_windows_that_close_and_hold_a_pane(
     for index in range(-60 * 24, 60 * 24):
         start = index * window.slide + window.offset
         end = start + window.size
+        if isinstance(window, TupleWindow) and start < 0:
+            continue  # rows are numbered from 0, and no window of rows begins before the first
         if closed < end <= watermark and any(start <= pane and pane + width <= end for pane in panes):
             expected.append(index)
     assert found.tolist() == expected
@@ -398,9 +400,9 @@ def test_a_drop_takes_only_its_own_columns() -> None:
     gone = f"CREATE QUERY two AS SELECT MAX(size) AS m FROM p {MINUTE};"
     both = extend(Plan(), catalog(kept + gone))
     (table,) = both.tables
-    assert len(both.columns[table]) == 4
+    assert len(both.columns[table]) == 3
     after = extend(both, catalog(kept + gone + "DROP QUERY two;"))
-    assert len(after.columns[table]) == 3
+    assert len(after.columns[table]) == 2
     assert after == extend(Plan(), catalog(kept))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import itertools
 import json
 import os
@@ -19,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from agreement import differences
 
+from agreement import differences
 from slackwater.errors import SourceError
 from slackwater.language.parse import parse
 from slackwater.reference.evaluate import evaluate
@@ -82,15 +83,16 @@ def arrow(rows: Sequence[Row], time_type: pa.DataType | None = None) -> pa.Table
 
 
 def write_csv(path: Path, rows: Sequence[Row], *, header: bool = True, sep: str = ",") -> None:
-    text = open(path, "w", newline="") if path.suffix != ".gz" else gzip.open(path, "wt", newline="")
-    with text as file:
-        writer = csv.writer(file, delimiter=sep)
-        names = ["size", "note", "ts", "host"] if header else ["ts", "host", "size"]
-        if header:
-            writer.writerow(names)
-        for row in rows:
-            shown = {**row, "ts": row["ts"].isoformat() if row["ts"] else "", "note": "x"}
-            writer.writerow([shown[n] for n in names])
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=sep)
+    names = ["size", "note", "ts", "host"] if header else ["ts", "host", "size"]
+    if header:
+        writer.writerow(names)
+    for row in rows:
+        shown = {**row, "ts": row["ts"].isoformat() if row["ts"] else "", "note": "x"}
+        writer.writerow([shown[n] for n in names])
+    data = text.getvalue().encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
 
 def until(condition: Callable[[], bool], session: Session) -> None:
@@ -376,12 +378,13 @@ def test_directories_grow_while_they_are_read(spark: Any, tmp_path: Path, lines:
         "k": f"USING socket OPTIONS (host '127.0.0.1', port '{port}') FORMAT json",
     }
     sql = "".join(
-        f"CREATE STREAM {name} {COLUMNS} {using} TIMESTAMP BY ts LATENESS 2 SECONDS;"
+        f"CREATE STREAM {name} {COLUMNS} {using} TIMESTAMP BY ts LATENESS 2 SECONDS IDLE 1 HOUR;"
         f"CREATE QUERY q{name} AS SELECT host, COUNT(*) AS n, SUM(size) AS s FROM {name} "
         "GROUP BY window(ts, '10 seconds'), host;"
-        f"CREATE QUERY t{name} AS SELECT SUM(size) AS s FROM {name} GROUP BY tuples(50);"
         for name, using in sources.items()
     )
+    sql += "CREATE QUERY tj AS SELECT SUM(size) AS s FROM j GROUP BY tuples(50);"
+    sql += "CREATE QUERY tk AS SELECT SUM(size) AS s FROM k GROUP BY tuples(50, 30);"
     sql += (
         "CREATE STREAM r (timestamp TIMESTAMP, value BIGINT) USING rate OPTIONS (rowsPerSecond 50) "
         "TIMESTAMP BY timestamp;"

@@ -55,9 +55,11 @@ def _escaped(text: str) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise SlackwaterError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SlackwaterError(f"cannot read {path}: expected SQL as UTF-8 text") from None
 
 
 def _registered(paths: list[Path] | None, target: Any) -> None:
@@ -189,10 +191,9 @@ def _settings(pairs: list[str] | None) -> tuple[dict[str, int], dict[str, str]]:
         if key.startswith("spark."):
             sparks[key] = value
         elif key in known:
-            try:
-                ours[key] = int(value)
-            except ValueError:
-                raise SlackwaterError(f"--set {key}: expected a whole number, got {value!r}") from None
+            if not (value.isascii() and value.isdigit() and int(value) > 0):
+                raise SlackwaterError(f"--set {key}: expected a whole number above 0, got {value!r}")
+            ours[key] = int(value)
         else:
             raise SlackwaterError(
                 f"--set {key}: there is no such setting; there are {', '.join(sorted(known))} "

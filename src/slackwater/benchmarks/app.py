@@ -6,14 +6,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
 
 from slackwater.benchmarks import report
-from slackwater.spark.execute import SparkSession
-from slackwater.spark.session import build_session
+
+if TYPE_CHECKING:
+    from slackwater.spark.execute import SparkSession
 
 bench = typer.Typer(
     name="bench",
@@ -29,6 +30,8 @@ Measure = Callable[[Path, Progress], Mapping[str, float]]
 
 @contextmanager
 def _spark() -> Iterator[SparkSession]:
+    from slackwater.spark.session import build_session
+
     session = build_session("slackwater-bench")
     try:
         yield session
@@ -37,9 +40,8 @@ def _spark() -> Iterator[SparkSession]:
 
 
 def _measure(name: str, json: Path | None, measure: Measure) -> None:
-    with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
-        with report.progress() as progress:
-            figures = measure(Path(folder), progress)
+    with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder, report.progress() as progress:
+        figures = measure(Path(folder), progress)
     report.write(name, figures, json)
 
 

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -19,7 +20,7 @@ PATIENCE_S = 600.0
 
 @dataclass(frozen=True)
 class Lap:
-    """One turn: when its decision was on disk, its partials and windows done, its answers out, its commit made."""
+    """One turn: when it was decided, its panes and windows were done, its answers out, its commit made."""
 
     recorded: float
     partials: float
@@ -73,7 +74,7 @@ class Timed:
     def cycles(self) -> tuple[float, ...]:
         """Seconds from commit to commit, for every batch but the first."""
         ends = [lap.committed for lap in self.batches]
-        return tuple(after - before for before, after in zip(ends, ends[1:], strict=False))
+        return tuple(after - before for before, after in pairwise(ends))
 
     def steady(self) -> float:
         """The median cycle: a batch with code compiled and everything around it."""

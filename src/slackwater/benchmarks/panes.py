@@ -37,16 +37,30 @@ class Sizes:
 
 
 FULL = Sizes(
-    rate=40_000.0, seconds=200, rows_per_batch=4_400_000, warm_ups=6, rounds=7, plain_rows=(300_000, 800_000), batches=50
+    rate=40_000.0,
+    seconds=200,
+    rows_per_batch=4_400_000,
+    warm_ups=6,
+    rounds=7,
+    plain_rows=(300_000, 800_000),
+    batches=50,
 )
 QUICK = Sizes(
-    rate=2_000.0, seconds=60, rows_per_batch=60_000, warm_ups=1, rounds=1, plain_rows=(20_000, 60_000), batches=8
+    rate=400.0,
+    seconds=60,
+    rows_per_batch=12_000,
+    warm_ups=0,
+    rounds=1,
+    plain_rows=(2_000, 6_000),
+    batches=5,
 )
 
 
 def panes(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress) -> dict[str, float]:
     """All figures of the benchmark."""
-    recording = record(spark, folder, Traffic(seed=42, rate=sizes.rate), sizes.seconds, progress)
+    traffic = Traffic(seed=42, rate=sizes.rate)
+    segment = min(100_000, sizes.rows_per_batch // 4)
+    recording = record(spark, folder, traffic, sizes.seconds, progress, segment_rows=segment)
     ours, ducks = _in_turns(spark, recording, folder, sizes, progress)
     answers = read_answers(ours[-1].answers)
     compared = same(answers, ducks[-1].answers, "DuckDB", all_of_ours=True)

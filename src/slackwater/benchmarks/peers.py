@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.functions import expr, unix_micros, window
 
 from slackwater.benchmarks.workload import COLUMNS, SECOND, Windowed
 
@@ -33,7 +33,9 @@ class Peer:
     answers: Answers
 
 
-def plain_spark(spark: SparkSession, files: Iterable[Path], queries: Sequence[Windowed], folder: Path) -> Peer:
+def plain_spark(
+    spark: SparkSession, files: Iterable[Path], queries: Sequence[Windowed], folder: Path
+) -> Peer:
     """Each query as its own streaming query with ``window()`` and a watermark, all at once to the end.
 
     One batch takes all files: nothing is faster for plain Spark than to be given the data at once.
@@ -49,10 +51,9 @@ def plain_spark(spark: SparkSession, files: Iterable[Path], queries: Sequence[Wi
     for query in queries:
         rows = session.readStream.schema(f"{COLUMNS}, __t BIGINT").parquet(str(folder / "rows"))
         kept = rows.withWatermark("ts", "0 seconds").where(query.where or "true")
-        window = F.window("ts", f"{query.size} seconds", "1 second")
-        value = F.expr(query.aggregate)
-        answer = kept.groupBy(window).agg(value.alias("value"))
-        frames.append((query.name, answer.select(F.unix_micros("window.start").alias("start"), "value")))
+        by = window("ts", f"{query.size} seconds", "1 second")
+        answer = kept.groupBy(by).agg(expr(query.aggregate).alias("value"))
+        frames.append((query.name, answer.select(unix_micros("window.start").alias("start"), "value")))
     began = time.perf_counter()
     running = [
         frame.writeStream.format("memory")
@@ -63,8 +64,8 @@ def plain_spark(spark: SparkSession, files: Iterable[Path], queries: Sequence[Wi
         .start()
         for name, frame in frames
     ]
-    for query in running:
-        query.awaitTermination()
+    for streaming in running:
+        streaming.awaitTermination()
     seconds = time.perf_counter() - began
     answers: Answers = {}
     for name, _ in frames:
@@ -86,7 +87,8 @@ def duckdb_statement(files: Iterable[Path], queries: Sequence[Windowed]) -> str:
         for i, q in enumerate(queries)
     )
     return (
-        f"WITH panes AS (SELECT __t // {SECOND} AS pane, {partials} FROM read_parquet([{listed}]) GROUP BY pane), "
+        f"WITH panes AS (SELECT __t // {SECOND} AS pane, {partials} "
+        f"FROM read_parquet([{listed}]) GROUP BY pane), "
         f"ends AS (SELECT unnest(range(min(pane), max(pane) + {longest})) AS pane FROM panes) "
         f"SELECT pane, {windows} FROM ends LEFT JOIN panes USING (pane)"
     )

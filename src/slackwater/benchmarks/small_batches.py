@@ -89,8 +89,8 @@ def _run(
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(WARM_UP + count + 50))
     with Session(spark, folder / "state", settings, fault=watch) as session:
         session.sql(
-            f"CREATE STREAM {STREAM} ({COLUMNS}) USING replay OPTIONS (path '{trace}', speed '1') TIMESTAMP BY ts;"
-            + "".join(q.sql for q in NETWORK)
+            f"CREATE STREAM {STREAM} ({COLUMNS}) USING replay "
+            f"OPTIONS (path '{trace}', speed '1') TIMESTAMP BY ts;" + "".join(q.sql for q in NETWORK)
         )
         session.start(JsonLinesSink(folder / "answers.jsonl", overwrite=True), fresh=True)
         deadline = time.monotonic() + PATIENCE_S

@@ -98,7 +98,7 @@ def record(
     seconds: int,
     progress: Progress,
     *,
-    speed: str = "max",
+    segment_rows: int = 100_000,
 ) -> Recording:
     """Write traffic to Parquet and land it as the replay source does."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,13 +111,13 @@ def record(
             writer.write_table(table.drop_columns(["seq"]))
     statement = (
         f"CREATE STREAM {STREAM} ({COLUMNS}) USING replay "
-        f"OPTIONS (path '{source}', speed '{speed}') TIMESTAMP BY ts;"
+        f"OPTIONS (path '{source}', speed 'max') TIMESTAMP BY ts;"
     )
     (declared,) = parse(statement)
     assert isinstance(declared, CreateStream)
     landing = folder / "landing"
     task = progress.add_task("landing it in order of time", total=None)
-    trace = land(spark, declared, landing)
+    trace = land(spark, declared, landing, segment_rows)
     progress.update(task, total=1, completed=1)
     listed = json.loads((landing / "index.json").read_text())["segments"]
     files = tuple(landing / s["path"] for s in sorted(listed, key=lambda s: int(s["first"])))

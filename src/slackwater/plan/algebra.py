@@ -55,12 +55,12 @@ def _moments(final: str) -> Algebra:
 
 _ALGEBRAS: dict[str, Algebra] = {
     "count": Algebra("partials", True, (_COUNT,), "n"),
-    "sum": Algebra("partials", True, (_COUNT, _SUM), "total"),
+    "sum": Algebra("partials", True, (_SUM,), "total"),
     "avg": Algebra("partials", True, (_COUNT, _SUM), "average"),
-    "min": Algebra("partials", False, (_COUNT, Partial("least", "min({x})", "min")), "least"),
-    "max": Algebra("partials", False, (_COUNT, Partial("largest", "max({x})", "max")), "largest"),
-    "bool_and": Algebra("partials", False, (_COUNT, Partial("least", "min({x})", "min")), "least"),
-    "bool_or": Algebra("partials", False, (_COUNT, Partial("largest", "max({x})", "max")), "largest"),
+    "min": Algebra("partials", False, (Partial("least", "min({x})", "min"),), "least"),
+    "max": Algebra("partials", False, (Partial("largest", "max({x})", "max"),), "largest"),
+    "bool_and": Algebra("partials", False, (Partial("least", "min({x})", "min"),), "least"),
+    "bool_or": Algebra("partials", False, (Partial("largest", "max({x})", "max"),), "largest"),
     "stddev_samp": _moments("stddev_samp"),
     "stddev_pop": _moments("stddev_pop"),
     "var_samp": _moments("var_samp"),

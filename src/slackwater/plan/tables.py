@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from slackwater.plan.algebra import Kind, Merge
 from slackwater.plan.catalog import Catalog
@@ -103,7 +104,14 @@ class Plan:
         return [(id_, table) for id_, table in self.tables.items() if table.source.lower() == source.lower()]
 
     def steps_on(self, source: str) -> list[StepPlan]:
-        return [s for s in self.steps.values() if s.step.path.source.lower() == source.lower()]
+        return self._by_source.get(source.lower(), [])
+
+    @cached_property
+    def _by_source(self) -> dict[str, list[StepPlan]]:
+        found: dict[str, list[StepPlan]] = {}
+        for step in self.steps.values():
+            found.setdefault(step.step.path.source.lower(), []).append(step)
+        return found
 
     def steps_of_stream(self, stream: str) -> list[StepPlan]:
         """All steps over a stream, each after the one it reads."""

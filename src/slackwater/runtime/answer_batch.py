@@ -57,13 +57,15 @@ _FEW = 8
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AnswerBatch:
-    """Answers of one query and column, as arrow and numpy arrays of one length.
+    """Answers of one column, as arrow and numpy arrays of one length.
+
+    They are of one query, or each of its own: a thousand alike queries are one batch.
 
     Times are microseconds since the epoch. `low` and `high` stand for `value` itself where they are None.
     `rate` and `met` are one for all answers or one for each.
     """
 
-    query: str
+    query: str | pa.Array
     column: str
     window_start: Micros | None = None
     window_end: Micros | None = None
@@ -87,6 +89,13 @@ class AnswerBatch:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    @property
+    def queries(self) -> frozenset[str]:
+        """The names of the queries that the answers are of."""
+        if isinstance(self.query, str):
+            return frozenset((self.query,))
+        return frozenset(plain(pc.unique(self.query)).to_pylist())
 
     def slice(self, start: int, stop: int | None = None) -> AnswerBatch:
         """The answers from start up to stop, sharing memory with this batch."""
@@ -112,7 +121,7 @@ class AnswerBatch:
         size = len(self)
         value = double_column(self.value)
         columns = {
-            "query": pa.repeat(self.query, size),
+            "query": pa.repeat(self.query, size) if isinstance(self.query, str) else plain(self.query),
             "column": pa.repeat(self.column, size),
             "window_start": _times(self.window_start, size),
             "window_end": _times(self.window_end, size),
@@ -132,7 +141,8 @@ class AnswerBatch:
         return pa.table(columns, schema=ANSWER_SCHEMA)
 
     def _columns(self) -> Iterator[tuple[str, Any]]:
-        for name in ("window_start", "window_end", "at", "value", "low", "high", "rate", "rows", "met"):
+        names = ("query", "window_start", "window_end", "at", "value", "low", "high", "rate", "rows", "met")
+        for name in names:
             column = getattr(self, name)
             if isinstance(column, pa.Array | np.ndarray):
                 yield name, column
@@ -144,6 +154,7 @@ class AnswerBatch:
         value = plain(self.value).to_pylist()
         keys = [plain(column).to_pylist() for column in self.keys.values()]
         columns = zip(
+            [self.query] * size if isinstance(self.query, str) else plain(self.query).to_pylist(),
             _datetimes(self.window_start, size),
             _datetimes(self.window_end, size),
             _datetimes(self.at, size),
@@ -156,9 +167,9 @@ class AnswerBatch:
             _spread(self.met, pa.bool_(), size).to_pylist(),
             strict=True,
         )
-        for start, end, at, group, value_, low, high, rate, rows, met in columns:
+        for query, start, end, at, group, value_, low, high, rate, rows, met in columns:
             yield Answer(
-                query=self.query,
+                query=query,
                 column=self.column,
                 window_start=start,
                 window_end=end,
@@ -177,7 +188,8 @@ class AnswerBatch:
 
     def _json_lines(self) -> bytes:
         value = json_column(self.value)
-        pieces: list[Any] = [f'{{"query":{json_text(self.query)},"column":{json_text(self.column)}']
+        query = json_text(self.query) if isinstance(self.query, str) else json_column(self.query)
+        pieces: list[Any] = ['{"query":', query, f',"column":{json_text(self.column)}']
         for name in ("window_start", "window_end", "at"):
             moments = getattr(self, name)
             if moments is None:

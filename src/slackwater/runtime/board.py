@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
 
 from slackwater.language.contracts import Contract
 from slackwater.runtime.answer_batch import AnswerBatch
@@ -49,25 +52,29 @@ class Board:
         """Take note of the answers of a turn; how many there were by query."""
         counts: dict[str, int] = {}
         for batch in batches:
-            counts[batch.query] = counts.get(batch.query, 0) + len(batch)
-            with self._lock:
-                known = self._queries.get(batch.query)
-                if known is None or not len(batch):
-                    continue
-                known.answers += len(batch)
-                for answer in batch.slice(max(0, len(batch) - HISTORY)).answers():
-                    if isinstance(answer.value, int | float) and math.isfinite(answer.value):
-                        known.history.append(float(answer.value))
-                known.last = QueryStatus(
-                    name=batch.query,
-                    contract=known.contract,
-                    last_value=answer.value,
-                    last_window_end=answer.window_end or answer.at,
-                    last_keys=answer.keys,
-                    how=answer.how,
-                    met=answer.met,
-                )
+            for name, places in _places(batch):
+                counts[name] = counts.get(name, 0) + len(places)
+                with self._lock:
+                    known = self._queries.get(name)
+                    if known is not None and len(places):
+                        self._note(known, name, batch, places)
         return counts
+
+    def _note(self, known: _Query, name: str, batch: AnswerBatch, places: Sequence[int]) -> None:
+        known.answers += len(places)
+        if pa.types.is_integer(batch.value.type) or pa.types.is_floating(batch.value.type):
+            recent = batch.value.take(pa.array(places[-HISTORY:], pa.int64())).to_pylist()
+            known.history += [float(v) for v in recent if v is not None and math.isfinite(v)]
+        answer = next(batch.slice(int(places[-1]), int(places[-1]) + 1).answers())
+        known.last = QueryStatus(
+            name=name,
+            contract=known.contract,
+            last_value=answer.value,
+            last_window_end=answer.window_end or answer.at,
+            last_keys=answer.keys,
+            how=answer.how,
+            met=answer.met,
+        )
 
     def status(self, at: datetime, message: str = "") -> Status:
         with self._lock:
@@ -90,3 +97,16 @@ class Board:
             return Status(
                 at=at, streams=tuple(self._streams.values()), queries=tuple(queries), message=message
             )
+
+
+def _places(batch: AnswerBatch) -> Iterator[tuple[str, Sequence[int]]]:
+    """Where in a batch the answers of each of its queries are."""
+    if isinstance(batch.query, str):
+        yield batch.query, range(len(batch))
+        return
+    names = batch.query.dictionary.to_pylist()
+    owner = batch.query.indices.to_numpy()
+    order = np.argsort(owner, kind="stable")
+    found, first = np.unique(owner[order], return_index=True)
+    for index, places in zip(found, np.split(order, first[1:]), strict=True):
+        yield names[index], places.tolist()

@@ -16,7 +16,7 @@ from slackwater.plan.layout import FIRST_TIME, LAST_TIME
 from slackwater.plan.model import TupleWindow, Window
 from slackwater.plan.panes import Ints, candidates, starts
 from slackwater.plan.tables import StepPlan, Table
-from slackwater.runtime.store import PaneStore
+from slackwater.runtime.store import PaneStore, seen
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Closed:
     keys: tuple[pa.Array, ...]
     calls: tuple[pa.Array, ...]
     rows: Ints
+    owner: Ints
+    """Which of the steps that were read together a row is of."""
 
     def __len__(self) -> int:
         return len(self.window_start)
@@ -56,11 +58,13 @@ class Closing:
         self._runs: dict[Window, _Runs | None] = {}
         self._members: dict[int, Ints] | None = None
 
-    def read(self, plan: StepPlan, names: Sequence[str], since: int) -> Closed | None:
-        """The windows of a step that start at or after ``since``; None where there are none.
+    def read(self, plans: Sequence[StepPlan], names: Sequence[str], since: Sequence[int]) -> Closed | None:
+        """The windows of alike steps that start at or after ``since`` of each; None where there are none.
 
-        ``names`` are the columns that any step with this window reads.
+        The steps differ in nothing but the member that they are. ``names`` are the columns that any
+        step with this window reads.
         """
+        plan = plans[0]
         window = plan.step.window
         assert window is not None
         assert plan.presence is not None
@@ -69,11 +73,13 @@ class Closing:
         runs = self._runs[window]
         if runs is None:
             return None
-        groups = self._groups(plan.member)
+        parts = [self._groups(p.member) for p in plans]
+        groups = np.concatenate(parts)
+        owners = np.repeat(np.arange(len(plans)), [len(part) for part in parts])
         present = runs.columns[plan.presence[1]][:, groups]
         window_index, position = np.nonzero(present)
         if not isinstance(window, TupleWindow):
-            keep = runs.start[window_index] >= since
+            keep = runs.start[window_index] >= np.array(since, dtype=np.int64)[owners[position]]
             window_index, position = window_index[keep], position[keep]
         if not len(window_index):
             return None
@@ -84,6 +90,7 @@ class Closing:
             self._keys(cell, plan.member is not None),
             tuple(self._call(plan, i, runs, window_index, cell) for i in range(len(plan.calls))),
             present[window_index, position],
+            owners[position],
         )
 
     def _fold(self, window: Window, names: Sequence[str]) -> _Runs | None:
@@ -132,12 +139,13 @@ class Closing:
         where = plan.calls[index].columns
         final = algebra(plan.step.calls[index], self._functions).final
         merged = {role: runs.columns[name][window, cell] for role, name in where.items()}
+        if final in ("total", "least", "largest"):
+            known = runs.columns[seen(where[final])][window, cell]
+            return self._store.columns[where[final]].write(merged[final], known)
         n = merged["n"]
         present = n > 0
         if final == "n":
             return pa.array(n)
-        if final in ("total", "least", "largest"):
-            return self._store.columns[where[final]].write(merged[final], present)
         if final == "average":
             total = merged["total"]
             if total.dtype == object:

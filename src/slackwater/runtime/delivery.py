@@ -6,7 +6,7 @@ A *result* is a table with ``ws``, ``we`` (bounds in microseconds), ``rows``, ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -25,9 +25,12 @@ ANSWERS_AT_A_TIME = 50_000
 EvaluateBySpark = Callable[[pa.Table], pa.Table]
 
 
-def result_of(plan: StepPlan, closed: Closed, by_spark: EvaluateBySpark) -> pa.Table:
-    """The result of windows closed on the driver; what Arrow cannot compute, Spark does."""
-    step = plan.step
+def result_of(plans: Sequence[StepPlan], closed: Closed, by_spark: EvaluateBySpark) -> pa.Table:
+    """The result of windows closed on the driver; what Arrow cannot compute, Spark does.
+
+    Where alike steps were read together, ``owner`` says which one a row is of.
+    """
+    step = plans[0].step
     stamp = pa.timestamp("us", tz="UTC")
     columns: dict[str, pa.Array] = {f"k{i}": key for i, key in enumerate(closed.keys)}
     columns |= {f"a{i}": call for i, call in enumerate(closed.calls)}
@@ -36,6 +39,8 @@ def result_of(plan: StepPlan, closed: Closed, by_spark: EvaluateBySpark) -> pa.T
         "we": pa.array(closed.window_end),
         "rows": pa.array(closed.rows),
     }
+    if len(plans) > 1:
+        bounds["owner"] = pa.array(closed.owner)
     timed = {**columns, "window_start": bounds["ws"].cast(stamp), "window_end": bounds["we"].cast(stamp)}
     items: dict[str, pa.Array] = {}
     for index, output in enumerate(step.outputs):
@@ -52,8 +57,13 @@ def result_of(plan: StepPlan, closed: Closed, by_spark: EvaluateBySpark) -> pa.T
     return result.filter(pc.fill_null(passes, False))
 
 
-def answers_of(step: Step, result: pa.Table, emitted_at: datetime) -> Iterator[AnswerBatch]:
-    """A result as answers: one for each window, group and aggregated item."""
+def answers_of(
+    step: Step, result: pa.Table, emitted_at: datetime, names: Sequence[str] = ()
+) -> Iterator[AnswerBatch]:
+    """A result as answers: one for each window, group and aggregated item.
+
+    ``names`` are those of the queries that the ``owner`` of each row counts.
+    """
     if result.num_rows == 0:
         return
     keys = _keys(step, result)
@@ -62,9 +72,13 @@ def answers_of(step: Step, result: pa.Table, emitted_at: datetime) -> Iterator[A
     counted = rows.to_numpy().astype(np.int64) if rows.null_count == 0 else None
     aggregated = [(f"o{i}", o.name) for i, o in enumerate(step.outputs) if o.aggregated]
     nothing = pa.nulls(result.num_rows)
+    query: str | pa.Array = step.name
+    if names:
+        owner = pc.cast(_whole(result["owner"]), pa.int32())
+        query = pa.DictionaryArray.from_arrays(owner, pa.array(names))
     for column, name in aggregated or [("", "*")]:
         yield AnswerBatch(
-            query=step.name,
+            query=query,
             column=name,
             window_start=start,
             window_end=end,

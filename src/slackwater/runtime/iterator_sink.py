@@ -37,7 +37,7 @@ class Subscription(Iterator[Answer]):
                 batch = self._waiting.popleft()
                 self.size -= len(batch)
                 self._changed.notify_all()
-            self._current = batch.answers()
+            self._current = (a for a in batch.answers() if self._query in (None, a.query))
 
     def close(self) -> None:
         """Stop listening: what is unread is dropped, and the writer no longer waits for this reader."""
@@ -53,9 +53,9 @@ class Subscription(Iterator[Answer]):
             self._ended = True
             self._changed.notify_all()
 
-    def wants(self, query: str) -> bool:
-        """Whether answers of this query belong in the subscription."""
-        return not self._ended and self._query in (None, query)
+    def wants(self, batch: AnswerBatch) -> bool:
+        """Whether answers of this batch belong in the subscription."""
+        return not self._ended and (self._query is None or self._query in batch.queries)
 
     def put(self, batch: AnswerBatch) -> None:
         """Add answers; the caller holds the lock and has seen to the bound."""
@@ -98,7 +98,7 @@ class IteratorSink:
         subscription = Subscription(self._changed, query)
         with self._changed:
             for batch in self._latest:
-                if subscription.wants(batch.query):
+                if subscription.wants(batch):
                     subscription.put(batch)
             self._readers.add(subscription)
             if self._closed:
@@ -122,7 +122,7 @@ class IteratorSink:
             while not self._closed and self._is_full(batch):
                 self._changed.wait(_NOTICE_SECONDS)
             for reader in list(self._readers):
-                if reader.wants(batch.query):
+                if reader.wants(batch):
                     reader.put(batch)
             self._latest.append(batch)
             self._kept += len(batch)
@@ -137,5 +137,5 @@ class IteratorSink:
         return any(
             reader.size and reader.size + len(batch) > self._capacity
             for reader in list(self._readers)
-            if reader.wants(batch.query)
+            if reader.wants(batch)
         )

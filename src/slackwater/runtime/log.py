@@ -40,7 +40,7 @@ class PaneLog:
             self._doomed += [self._journal.root / f.path for f in self._state.files.pop(table)]
             self._stores.pop(table, None)
         for table, store in list(self._stores.items()):
-            if dict(store.merges) != _merges(plan, table):
+            if {n: m for n, m in store.merges.items() if m != "any"} != _merges(plan, table):
                 # new partials joined the table: its panes are read again under the new columns
                 del self._stores[table]
 
@@ -99,7 +99,10 @@ class PaneLog:
             return None
         if table_id not in self._stores:
             store = PaneStore(
-                store_keys(table), _merges(self._plan, table_id), _triples(self._plan, table_id)
+                store_keys(table),
+                _merges(self._plan, table_id),
+                _triples(self._plan, table_id),
+                _nullable(self._plan, table_id),
             )
             for file in listed:
                 store.add(_read(self._journal.root / file.path))
@@ -161,6 +164,14 @@ def store_keys(table: Table) -> list[str]:
 
 def _merges(plan: Plan, table_id: str) -> dict[str, Merge]:
     return {c.id: c.merge for c in plan.columns[table_id]} if table_id in plan.columns else {}
+
+
+def _nullable(plan: Plan, table_id: str) -> frozenset[str]:
+    """Partials that are NULL where no value was seen: all but counts, and means that have a count."""
+    columns = plan.columns[table_id]
+    return frozenset(
+        c.id for c in columns if c.merge in ("sum", "min", "max") and not c.template.startswith("count(")
+    )
 
 
 def _triples(plan: Plan, table_id: str) -> dict[str, tuple[str, str]]:

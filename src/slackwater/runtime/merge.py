@@ -61,12 +61,18 @@ def add(left: Columns, right: Columns) -> Columns:
     return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
+def either(left: Columns, right: Columns) -> Columns:
+    return tuple(a | b for a, b in zip(left, right, strict=True))
+
+
 def least(left: Columns, right: Columns) -> Columns:
+    """Spark holds NaN to be above all numbers, so a minimum passes over it …"""
     return tuple(np.fmin(a, b) for a, b in zip(left, right, strict=True))
 
 
 def largest(left: Columns, right: Columns) -> Columns:
-    return tuple(np.fmax(a, b) for a, b in zip(left, right, strict=True))
+    """… and a maximum is it where there is one."""
+    return tuple(np.maximum(a, b) for a, b in zip(left, right, strict=True))
 
 
 def moments(left: Columns, right: Columns) -> Columns:
@@ -96,7 +102,7 @@ def _plus(a: Decimal, b: Decimal) -> Decimal:
 
 
 OBJECTS: dict[str, MergeFunction] = {"sum": _either(_plus), "min": _either(min), "max": _either(max)}
-NUMBERS: dict[str, MergeFunction] = {"sum": add, "min": least, "max": largest}
+NUMBERS: dict[str, MergeFunction] = {"sum": add, "min": least, "max": largest, "any": either}
 
 
 def merge_for(merge: str, dtype: np.dtype[Any]) -> MergeFunction:

@@ -18,13 +18,13 @@ from slackwater.runtime.merge import Columns, fold_runs, merge_for, moments
 class Values:
     """One partial as an array of panes by groups, with its type in Arrow remembered."""
 
-    def __init__(self, merge: Merge, type_: pa.DataType) -> None:
+    def __init__(self, merge: str, type_: pa.DataType) -> None:
         self.merge = merge
         self.type = type_
-        self.kind = _kind(type_)
+        self.kind = "seen" if merge == "any" else _kind(type_)
         self.empty: Any = _EMPTY[self.kind](merge)
         self.dtype: np.dtype[Any] = np.dtype(
-            {"int": np.int64, "float": np.float64, "object": object}[self.kind]
+            {"int": np.int64, "float": np.float64, "object": object, "seen": np.bool_}[self.kind]
         )
 
     def array(self, shape: tuple[int, int]) -> npt.NDArray[Any]:
@@ -69,16 +69,23 @@ def _as_int(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 _EMPTY: dict[str, Any] = {
     "int": lambda merge: {"min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}.get(merge, 0),
-    # fmin and fmax pass over NaN, so it stands for nothing
-    "float": lambda merge: np.nan if merge in ("min", "max") else 0.0,
+    # a minimum passes over NaN and a maximum over -inf, so these stand for nothing
+    "float": lambda merge: {"min": np.nan, "max": -np.inf}.get(merge, 0.0),
     "object": lambda merge: None,
+    "seen": lambda merge: False,
 }
+
+
+def seen(name: str) -> str:
+    """The name of the array that says where a partial has had a value."""
+    return name + "?"
 
 
 class PaneStore:
     """Panes of one table, sorted by start, for windows to be read from.
 
-    ``keys`` are the names of the group columns in the partials' tables (``q``, ``k0`` …).
+    ``keys`` are the names of the group columns in the partials' tables (``q``, ``k0`` …). For a
+    partial in ``nullable`` a second array, under its name and a ``?``, says where there was a value.
     """
 
     def __init__(
@@ -86,9 +93,11 @@ class PaneStore:
         keys: Sequence[str],
         merges: Mapping[str, Merge],
         triples: Mapping[str, tuple[str, str]] | None = None,
+        nullable: frozenset[str] = frozenset(),
     ) -> None:
         self.keys = tuple(keys)
-        self.merges = dict(merges)
+        self.merges: dict[str, str] = {**merges, **{seen(name): "any" for name in nullable}}
+        self.nullable = nullable
         self.triples = dict(triples or {})
         """By mean: its count and its m2."""
         self.panes: list[int] = []
@@ -110,14 +119,29 @@ class PaneStore:
         panes = table["pane"].to_numpy()
         group = self._group_index(table)
         self._admit(np.unique(panes))
-        for name in table.column_names:
-            if name in self.merges and name not in self.columns:
-                self.columns[name] = Values(self.merges[name], table[name].type)
-                self._data[name] = self.columns[name].array((len(self._row), len(self.groups)))
+        names = [n for n in table.column_names if n in self.merges]
+        for name in names:
+            self._column(name, table[name].type)
+            if name in self.nullable:
+                self._column(seen(name), pa.bool_())
         self._grow()
         row = np.array([self._row[int(p)] for p in panes], dtype=np.int64)
-        incoming = {n: self.columns[n].read(table[n]) for n in table.column_names if n in self.columns}
-        self._merge(row, group, incoming)
+        incoming = {n: self.columns[n].read(table[n]) for n in names}
+        for name in self.nullable.intersection(names):
+            incoming[seen(name)] = pc.is_valid(table[name]).to_numpy()
+        # a cell may come several times where files were gathered; each time takes its turn
+        rest = np.arange(len(row))
+        cell = row * len(self.groups) + group
+        while len(rest):
+            _, first = np.unique(cell[rest], return_index=True)
+            turn = rest[first] if len(first) < len(rest) else rest
+            self._merge(row[turn], group[turn], {n: v[turn] for n, v in incoming.items()})
+            rest = np.delete(rest, first) if len(first) < len(rest) else rest[:0]
+
+    def _column(self, name: str, type_: pa.DataType) -> None:
+        if name not in self.columns:
+            self.columns[name] = Values(self.merges[name], type_)
+            self._data[name] = self.columns[name].array((len(self._row), len(self.groups)))
 
     def _merge(self, row: Ints, group: Ints, incoming: Mapping[str, npt.NDArray[Any]]) -> None:
         for names in self._bundles(incoming):
@@ -149,6 +173,7 @@ class PaneStore:
         order = np.array([self._row[p] for p in self.panes], dtype=np.int64)
         folded: dict[str, npt.NDArray[Any]] = {}
         wanted = [n for n in names if n in self.columns]
+        wanted += [seen(n) for n in wanted if n in self.nullable]
         for bundle in self._bundles(dict.fromkeys(wanted)):
             columns: Columns = tuple(self._data[n][order] for n in bundle)
             merge = moments if len(bundle) == 3 else merge_for(self.merges[bundle[0]], columns[0].dtype)
@@ -168,11 +193,7 @@ class PaneStore:
         self._forget_groups()
 
     def _forget_groups(self) -> None:
-        counts = [
-            n
-            for n, m in self.merges.items()
-            if m == "sum" and n in self.columns and self.columns[n].kind == "int"
-        ]
+        counts = self._counts()
         if not self.keys or not counts or len(self.groups) < 64:
             return
         alive = np.zeros(len(self.groups), dtype=bool)
@@ -187,23 +208,31 @@ class PaneStore:
 
     def table(self) -> pa.Table:
         """All that is held, as partials to be added again: a snapshot."""
-        present = {n for n in self.columns if self.merges[n] == "sum" and self.columns[n].kind == "int"}
+        present = self._counts()
         groups = list(self.groups)
         shape = (len(self.panes), len(groups))
-        seen = np.zeros(shape, dtype=bool)
+        held = np.zeros(shape, dtype=bool)
         order = np.array([self._row[p] for p in self.panes], dtype=np.int64)
         for name in present:
-            seen |= self._data[name][order][:, : len(groups)] != 0
-        pane_index, group_index = np.nonzero(seen)
+            held |= self._data[name][order][:, : len(groups)] != 0
+        pane_index, group_index = np.nonzero(held)
         arrays: dict[str, pa.Array] = {"pane": pa.array(np.array(self.panes, dtype=np.int64)[pane_index])}
         for position, key in enumerate(self.keys):
             arrays[key] = pa.array([groups[g][position] for g in group_index], type=self.key_types[key])
         everything = np.ones(len(pane_index), dtype=bool)
         for name, values in self.columns.items():
+            if values.kind == "seen":
+                continue
             data = self._data[name][order][:, : len(groups)][pane_index, group_index]
-            mask = everything if values.kind != "int" or values.merge == "sum" else data != values.empty
+            mask = everything
+            if name in self.nullable:
+                mask = self._data[seen(name)][order][:, : len(groups)][pane_index, group_index]
             arrays[name] = values.write(data, mask)
         return pa.table(arrays)
+
+    def _counts(self) -> list[str]:
+        """Columns that count rows: a group is in a pane where one of them is not 0."""
+        return [n for n in self.columns if self.merges[n] == "sum" and n not in self.nullable]
 
     def _group_index(self, table: pa.Table) -> Ints:
         for key in self.keys:

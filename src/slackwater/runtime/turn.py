@@ -226,18 +226,30 @@ class Turn:
                 plan.presence[1],
                 *(n for c in plan.calls for n in c.columns.values()),
             }
-        for plan in plans:
-            windows = reader.read(plan, sorted(wanted[plan.step.window]), self._since(plan))
+        for family in self._families(plans):
+            since = [self._since(plan) for plan in family]
+            windows = reader.read(family, sorted(wanted[family[0].step.window]), since)
             if windows is not None:
-                self._deliver(plan, result_of(plan, windows, partial(self._by_spark, plan)))
+                self._deliver(family, result_of(family, windows, partial(self._by_spark, family[0])))
+
+    def _families(self, plans: list[StepPlan]) -> list[list[StepPlan]]:
+        """Steps that differ in nothing but their constants, together; others each by itself."""
+        families: dict[object, list[StepPlan]] = defaultdict(list)
+        for plan in plans:
+            step = plan.step
+            alone = plan.member is None or not step.published or bool(self.plan.steps_on(step.name))
+            calls = tuple(tuple(call.columns.items()) for call in plan.calls)
+            form = (step.window, step.keys, step.outputs, step.having, calls)
+            families[step.name if alone else form].append(plan)
+        return list(families.values())
 
     def _by_spark(self, plan: StepPlan, columns: pa.Table) -> pa.Table:
         """Items that only Spark can compute, over finished aggregates."""
         view = "finished__windows"
         self.executor.view_of(self.session, columns, view)
-        return self.executor.collect(
-            self.session, f"SELECT {outputs_sql(plan, plan.step.keys)} FROM {view}{having_sql(plan)}"
-        )
+        carried = ["owner"] if "owner" in columns.column_names else []
+        items = outputs_sql(plan, plan.step.keys, *carried)
+        return self.executor.collect(self.session, f"SELECT {items} FROM {view}{having_sql(plan)}")
 
     def _close_by_spark(self, plan: StepPlan, closed: int, watermark: int) -> None:
         window = plan.step.window
@@ -271,15 +283,16 @@ class Turn:
         sql = finish_sql(plan, dict(self.plan.tables), dict(self.plan.columns), views, functions)
         folder = self.journal.outputs / f"{self.step:012d}-{plan.step.name}"
         self.executor.write(self.session, _bind(sql, first=first, last=last), folder, None, None)
-        self._deliver(plan, folder)
+        self._deliver([plan], folder)
 
-    def _deliver(self, plan: StepPlan, result: pa.Table | Path) -> None:
-        step = plan.step
+    def _deliver(self, plans: list[StepPlan], result: pa.Table | Path) -> None:
+        step = plans[0].step
+        names = [plan.step.name for plan in plans] if len(plans) > 1 else []
         if step.published:
             at = self.now()
             self.answers.append(
                 lambda: chain.from_iterable(
-                    answers_of(step, table, at)
+                    answers_of(step, table, at, names)
                     for table in ([result] if isinstance(result, pa.Table) else read_results(result))
                 )
             )

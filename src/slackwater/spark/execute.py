@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -189,17 +189,28 @@ def spark_errors() -> Iterator[None]:
     """Spark's errors as one line that a user can act on."""
     try:
         yield
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise RunError(f"Spark: {first_line(error)}") from error
 
 
 def first_line(error: BaseException) -> str:
-    """The line of an error that says what is wrong: of a Python worker's traceback the last, else the first."""
+    """The line that says what is wrong: the last of a Python worker's traceback, else the first."""
+    if isinstance(error, Py4JJavaError):
+        return _java_line(error)
     lines = str(error).strip().split("\n")
     if "Python worker" in lines[0]:
         said = [line for line in lines[1:] if line.strip() and not line[0].isspace()]
         return f"a Python function failed: {said[-1] if said else lines[0]}"[:500]
     return lines[0][:500]
+
+
+def _java_line(error: Py4JJavaError) -> str:
+    """Where a job failed: what the error says, and what was at the root of it."""
+    causes = [error.java_exception]
+    while (cause := causes[-1].getCause()) is not None:
+        causes.append(cause)
+    texts = dict.fromkeys(str(e.getMessage() or e.toString()) for e in (causes[0], causes[-1]))
+    return ": ".join(t.strip().split("\n")[0][:400].rstrip(" .:") for t in texts)
 
 
 def parquet_bounds(path: Path) -> tuple[int, int, int] | None:

@@ -103,9 +103,9 @@ def _joined(
     return f"SELECT {outputs_sql(plan, step.keys)} FROM ({stamped}){having_sql(plan)}"
 
 
-def outputs_sql(plan: StepPlan, keys: tuple[Key, ...]) -> str:
+def outputs_sql(plan: StepPlan, keys: tuple[Key, ...], *carried: str) -> str:
     """Bounds, keys and items of closed windows, over columns ws, we, rows, k…, a…."""
-    names = ["ws", "we", "rows", *(f"k{i}" for i in range(len(keys)))]
+    names = ["ws", "we", "rows", *carried, *(f"k{i}" for i in range(len(keys)))]
     return ", ".join([*names, *(f"{o.sql} AS o{i}" for i, o in enumerate(plan.step.outputs))])
 
 

@@ -104,9 +104,8 @@ class SparkSource:
                 f"and {', '.join(missing)} is declared; rename the columns, or say FORMAT json (or csv) "
                 "where they are inside the payload"
             )
-        part, seq = self._identity(frame)
         columns = [cast_column(c, self._nanos) for c in stream.columns]
-        frame = frame.selectExpr(*columns, f"{part} AS __part", f"{seq} AS __seq")
+        frame = frame.selectExpr(*columns, *self._identity(frame))
         if stream.time_expression is not None:
             frame = frame.selectExpr("*", f"CAST({stream.time_expression} AS TIMESTAMP) AS `{stream.time}`")
         return frame.selectExpr("*", f"unix_micros(CAST(`{stream.time}` AS TIMESTAMP)) AS __t")
@@ -126,29 +125,31 @@ class SparkSource:
             carried.append("_metadata.file_path AS __file")
         if stream.payload == "text":
             return frame.selectExpr(f"CAST(value AS STRING) AS `{stream.columns[0].name}`", *carried)
-        schema = ", ".join(f"`{c.name}` {c.type}" for c in stream.columns)
-        options = ", ".join(f"'{k}', '{v}'" for k, v in stream.payload_options)
-        arguments = f"CAST(value AS STRING), '{schema}'" + (f", map({options})" if options else "")
+        schema = _quoted(declared_schema(stream.columns))
+        options = ", ".join(_quoted(text) for pair in stream.payload_options for text in pair)
+        arguments = f"CAST(value AS STRING), {schema}" + (f", map({options})" if options else "")
         return frame.selectExpr(f"from_{stream.payload}({arguments}) AS __payload", *carried).selectExpr(
             "__payload.*", *(f"`__{n}`" for n in names)
         )
 
-    def _identity(self, frame: DataFrame) -> tuple[str, str]:
+    def _identity(self, frame: DataFrame) -> list[str]:
         """Partition and offset of a row: what orders arrivals, the same on every replay."""
         if "__offset" in frame.columns:
-            return "concat(__topic, '/', lpad(__partition, 10, '0'))", "__offset"
+            return ["concat(__topic, '/', lpad(__partition, 10, '0')) AS __part", "__offset AS __seq"]
         if {"topic", "partition", "offset"} <= set(frame.columns):
-            return "concat(topic, '/', lpad(partition, 10, '0'))", "offset"
+            return ["concat(topic, '/', lpad(partition, 10, '0')) AS __part", "offset AS __seq"]
         if self._stream.format.lower() in FILE_FORMATS:
-            file = "_metadata.file_path" if self._stream.payload is None else "__file"
-            return file, "monotonically_increasing_id()"
-        return "CAST(spark_partition_id() AS BIGINT)", "monotonically_increasing_id()"
+            return [f"{'__file' if self._stream.payload is not None else '_metadata.file_path'} AS __part"]
+        return []
 
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
         return {}
 
     def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
-        return batch
+        # Spark numbers the rows of a batch, not those of a stream
+        missing = {"__part": "CAST(spark_partition_id() AS BIGINT)", "__seq": "monotonically_increasing_id()"}
+        added = [f"{sql} AS {name}" for name, sql in missing.items() if name not in batch.columns]
+        return batch.selectExpr("*", *added) if added else batch
 
     def ended(self, offsets: Offsets) -> bool:
         return False
@@ -158,6 +159,10 @@ class SparkSource:
 
     def release(self, offsets: Offsets) -> None:
         pass
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _hint(stream: CreateStream, reason: str) -> str:

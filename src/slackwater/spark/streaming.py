@@ -21,6 +21,11 @@ class Running:
         exception = self._query.exception()
         return None if exception is None else str(exception).split("\n")[0]
 
+    def waiting(self) -> bool:
+        """Whether Spark has looked for rows and found none: a silent stream, not one that is behind."""
+        status = self._query.status
+        return not status["isTriggerActive"] and not status["isDataAvailable"]
+
     def stop(self) -> None:
         self._query.stop()
 

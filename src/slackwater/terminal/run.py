@@ -34,10 +34,13 @@ def run_file(
     talk = Console(stderr=True) if answers == "-" else console
     live = answers != "-" and console.is_terminal
     finished = _finished(root)
-    fresh = fresh or finished
+    # a run that came to its end starts over, and may write over its own answers, not over another's
+    overwrite = fresh or finished == (answers or "")
+    fresh = fresh or finished is not None
+    _check_root(root)
     sinks: list[Sink] = []
     if answers is not None:
-        sinks.append(sink_for(answers, overwrite=fresh))
+        sinks.append(sink_for(answers, overwrite=overwrite))
     elif not live:
         sinks.append(TerminalSink(console))
     if root.exists() and not fresh and _committed(root):
@@ -47,13 +50,13 @@ def run_file(
     session = Session(spark, root, Settings(**settings))
     register(session)
     for explained in session.sql(text, file=file):
-        talk.print(explained, highlight=False, soft_wrap=True)
+        talk.print(explained, highlight=False, soft_wrap=True, markup=False)
     try:
         with talk.status("opening streams and tables …"):
             session.start(*sinks, fresh=fresh)
         ended = _watch(session, console, live, seconds)
         if ended:
-            _mark_finished(root)
+            _mark_finished(root, answers)
     except KeyboardInterrupt:
         talk.print("stopping after this batch …")
     finally:
@@ -78,10 +81,22 @@ def _committed(root: Path) -> bool:
         return True
 
 
-def _finished(root: Path) -> bool:
-    """A run that came to its end leaves a mark: the same command then runs it again from the start."""
-    return (root / "finished").exists()
+def _check_root(root: Path) -> None:
+    """Refuse a folder that holds something else: starting over would delete it."""
+    if root.is_file() or (root.is_dir() and any(root.iterdir()) and not (root / "format.json").exists()):
+        raise StateError(
+            f"{root} is there and is no state of a run; give --state a folder that is new, empty or one's own"
+        )
 
 
-def _mark_finished(root: Path) -> None:
-    (root / "finished").touch()
+def _finished(root: Path) -> str | None:
+    """A run that came to its end leaves a mark: the same command then runs it again from the start.
+
+    The mark says where its answers went; None where there is none.
+    """
+    mark = root / "finished"
+    return mark.read_text() if mark.exists() else None
+
+
+def _mark_finished(root: Path, answers: str | None) -> None:
+    (root / "finished").write_text(answers or "")

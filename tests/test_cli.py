@@ -1,0 +1,303 @@
+"""The command line as a user meets it: what it says, where it says it, and what a kill leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from slackwater.cli import app
+from slackwater.errors import StateError
+from slackwater.reference.evaluate import evaluate
+from slackwater.terminal.run import run_file
+
+PATIENCE_S = 240.0
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+ROWS = [
+    {"ts": EPOCH + timedelta(milliseconds=200 * i), "host": "abc"[i % 3], "size": (37 * i) % 101}
+    for i in range(600)
+]
+STREAM = """-- packets of a small office
+CREATE STREAM p (ts TIMESTAMP, host STRING, size INT)
+  USING replay OPTIONS (path 'trace.parquet', speed 'max') TIMESTAMP BY ts;
+"""
+QUERIES = """
+CREATE QUERY sliding AS SELECT COUNT(*) AS n, SUM(size) AS s FROM p GROUP BY window(ts, '20 seconds', '10 seconds');
+CREATE QUERY middle AS SELECT host, MEDIAN(size) AS m FROM p GROUP BY window(ts, '30 seconds'), host;
+CREATE QUERY tuple AS SELECT MAX(size) AS m FROM p WHERE size > 50 GROUP BY tuples(40, 30);
+"""
+runner = CliRunner()
+
+
+@pytest.fixture
+def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a file of SQL and the trace it replays."""
+    pq.write_table(pa.Table.from_pylist(ROWS[::-1]), tmp_path / "trace.parquet")
+    (tmp_path / "office.sql").write_text(STREAM + QUERIES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(*arguments: str) -> str:
+    """What a command that must fail says on stderr."""
+    result = runner.invoke(app, list(arguments))
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+    return result.stderr.removeprefix("error: ")
+
+
+# --- check and explain -----------------------------------------------------------------------------
+
+
+def test_check_counts_what_a_file_declares_and_shows_contracts(office: Path) -> None:
+    result = runner.invoke(app, ["check", "office.sql"])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "office.sql: 1 stream, 0 tables, 3 queries, all in order",
+        "  sliding: ERROR 5%",
+        "  middle: EXACT",
+        "  tuple: EXACT",
+    ]
+
+
+def test_a_mistake_is_shown_where_it_stands(office: Path) -> None:
+    (office / "wrong.sql").write_text(
+        STREAM + "CREATE QUERY q AS\n  SELECT SUM(sice) AS s FROM p GROUP BY window(ts, '1 second');\n"
+    )
+    for command in ("check", "explain", "run"):
+        lines = told(command, "wrong.sql").splitlines()
+        assert lines[0].startswith("wrong.sql: line 5, column 14: ")
+        assert "sice" in lines[0]
+        assert lines[1].strip().startswith("SELECT SUM(sice)")
+        assert lines[2].index("^") == lines[1].index("sice")
+        assert "hint: did you mean size?" in lines
+    assert not (office / ".slackwater").exists(), "told before anything is written"
+
+
+def test_a_contract_that_cannot_be_honoured_is_refused_with_the_one_that_can(office: Path) -> None:
+    (office / "wrong.sql").write_text(
+        STREAM
+        + "CREATE QUERY q AS SELECT MIN(size) AS m FROM p GROUP BY window(ts, '1 second') WITH ERROR 1%;"
+    )
+    message = told("check", "wrong.sql")
+    assert "MIN" in message.upper()
+    assert "line 4" in message
+    assert "EXACT" in message or "SUBSET" in message
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "dot", "svg"])
+def test_explain_draws_the_plan_in_every_form(office: Path, format_: str) -> None:
+    result = runner.invoke(app, ["explain", "office.sql", "--format", format_])
+    assert result.exit_code == 0
+    starts = {"text": "stream p", "json": "{", "dot": "digraph", "svg": "<svg"}
+    assert result.stdout.lstrip().startswith(starts[format_])
+    for name in ("sliding", "middle", "tuple"):
+        assert name in result.stdout
+    if format_ == "json":
+        json.loads(result.stdout)
+
+
+def test_explain_shows_one_query_and_knows_no_other(office: Path) -> None:
+    one = runner.invoke(app, ["explain", "office.sql", "middle"])
+    assert one.exit_code == 0
+    assert "middle" in one.stdout
+    assert "sliding" not in one.stdout
+    assert "p, sliding, middle, tuple" in told("explain", "office.sql", "median")
+    unknown = runner.invoke(app, ["explain", "office.sql", "--format", "yaml"])
+    assert unknown.exit_code == 2
+    assert "yaml" in unknown.stderr
+
+
+# --- what the arguments may be ---------------------------------------------------------------------
+
+
+def test_a_file_that_is_not_there_or_no_text(office: Path) -> None:
+    assert told("check", "nope.sql") == "cannot read nope.sql: No such file or directory\n"
+    assert "Is a directory" in told("run", ".")
+    assert "expected SQL as UTF-8 text" in told("check", "trace.parquet")
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        ("trigger_ms", "--set trigger_ms: expected key=value"),
+        ("trigger_ms=soon", "--set trigger_ms: expected a whole number above 0, got 'soon'"),
+        ("rows_per_batch=0", "--set rows_per_batch: expected a whole number above 0, got '0'"),
+        ("driver_rows=-1", "--set driver_rows: expected a whole number above 0, got '-1'"),
+        ("triger_ms=5", "there is no such setting; there are driver_rows, rows_per_batch, trigger_ms"),
+    ],
+)
+def test_a_setting_that_cannot_be(office: Path, pair: str, expected: str) -> None:
+    assert expected in told("run", "office.sql", "--set", pair)
+
+
+def test_a_length_of_time_that_is_none(office: Path) -> None:
+    assert "--for: expected a length of time such as '10 seconds', got 'soon'" in told(
+        "run", "office.sql", "--for", "soon"
+    )
+
+
+def test_functions_come_from_python_files(office: Path) -> None:
+    query = (
+        "CREATE QUERY q AS SELECT doubled(size) AS d FROM p WHERE odd(size) GROUP BY window(ts, '1 second');"
+    )
+    (office / "mine.sql").write_text(STREAM + query)
+    assert "doubled" in told("check", "mine.sql")
+    (office / "mine.py").write_text(
+        "from slackwater.language.aggregates import UserAggregate\n"
+        "def register(session):\n"
+        "    session.function('odd', lambda n: n % 2 == 1, 'BOOLEAN')\n"
+        "    session.aggregate('doubled', UserAggregate(init=int, incr=lambda s, v: s + 2 * v, final=int,"
+        " merge=lambda a, b: a + b, returns='BIGINT'))\n"
+    )
+    result = runner.invoke(app, ["check", "mine.sql", "--import", "mine.py"])
+    assert result.exit_code == 0, result.stderr
+    (office / "empty.py").write_text("odd = 1\n")
+    assert "empty.py: expected a function register(session) in it" in told(
+        "check", "mine.sql", "--import", "empty.py"
+    )
+    assert "expected a Python file" in told("check", "mine.sql", "--import", "nope.py")
+    assert "expected a Python file" in told("check", "mine.sql", "--import", "office.sql")
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_folder_that_is_no_state_is_never_deleted(office: Path, fresh: bool) -> None:
+    (office / "thesis").mkdir()
+    (office / "thesis" / "final.tex").write_text("years of work")
+    with pytest.raises(StateError, match=r"thesis is there and is no state of a run"):
+        run_file(
+            "", file="x.sql", root=office / "thesis", seconds=None, answers=None, settings={},
+            spark_settings={}, fresh=fresh, register=lambda session: None, console=None,  # type: ignore[arg-type]
+        )  # fmt: skip
+    assert (office / "thesis" / "final.tex").read_text() == "years of work"
+
+
+# --- real runs -------------------------------------------------------------------------------------
+
+
+class Command:
+    """``slackwater run``, as a process of its own that takes all it started with it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        # Spark's JVM is a child of the command: a group of its own lets both be ended
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "slackwater.cli", "run", *arguments],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate(timeout=PATIENCE_S)
+
+    def finish(self) -> tuple[str, str]:
+        """Wait until it ends well; its stdout and stderr."""
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0, err
+        return out, err
+
+    def kill_when(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.process.poll() is None, f"it ended before it could be killed: {self.process.stderr}"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+
+def answers_in(text: str) -> list[str]:
+    """Answers, each as a line without what no two runs have alike."""
+    listed = [json.loads(line) for line in text.splitlines()]
+    for answer in listed:
+        del answer["emitted_at"]
+    return sorted(json.dumps(answer, sort_keys=True) for answer in listed)
+
+
+def commits(state: Path) -> list[Path]:
+    return sorted((state / "commits").glob("*.json"))
+
+
+SMALL = ("--set", "rows_per_batch=40")
+
+
+def test_answers_can_be_piped(office: Path) -> None:
+    with Command(office, "office.sql", "--answers", "-", *SMALL) as command:
+        out, err = command.finish()
+    found = [json.loads(line) for line in out.splitlines()]
+    expected = evaluate(STREAM + QUERIES, {"p": [ROWS]})
+    assert len(found) == len(expected), "nothing but answers is on stdout"
+    assert "sliding" in err, "the summary is for people, on stderr"
+    for query, column in {(a.query, a.column) for a in expected}:
+        values = [a["value"] for a in found if (a["query"], a["column"]) == (query, column)]
+        assert sorted(values) == sorted(a.value for a in expected if (a.query, a.column) == (query, column))
+    last = json.loads(commits(office / ".slackwater" / "office")[-1].read_text())["streams"]["p"]
+    assert last["ended"]
+    assert last["arrived"] == len(ROWS)
+    assert last["batch"] > 5, "small batches were asked for"
+
+
+def test_a_killed_run_goes_on_and_a_finished_one_starts_over(office: Path) -> None:
+    state, out = office / "mine", office / "out.jsonl"
+    arguments = ("office.sql", "--answers", "out.jsonl", "--state", "mine", *SMALL)
+    with Command(office, *arguments) as command:
+        command.kill_when(lambda: len(commits(state)) > 3 and out.stat().st_size > 0)
+    assert not (state / "finished").exists()
+    assert not json.loads(commits(state)[-1].read_text())["streams"]["p"]["ended"], "killed on its way"
+    with Command(office, *arguments) as command:
+        said, _ = command.finish()
+    assert "going on from the state in mine" in said
+    resumed = answers_in(out.read_text())
+    with Command(office, *arguments) as command:
+        said, _ = command.finish()
+    assert "going on" not in said, "what has ended starts over"
+    assert answers_in(out.read_text()) == resumed, "an uninterrupted run gives the same answers"
+    assert len(resumed) == len(evaluate(STREAM + QUERIES, {"p": [ROWS]}))
+
+
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """``run`` sets a handler for SIGTERM; here it runs inside the tests."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_stream_that_cannot_be_read_ends_the_run_with_one_error(
+    spark: Any, office: Path, sigterm: None
+) -> None:
+    (office / "trace.parquet").unlink()
+    result = runner.invoke(app, ["run", "office.sql", "--answers", "out.jsonl"])
+    assert result.exit_code == 1
+    assert "error: stream p: there is nothing at 'trace.parquet'" in result.stderr
+    assert "Traceback" not in result.output
+    assert not (office / "out.jsonl").exists()
+
+
+def test_starting_over_spares_the_answers_of_another_run(spark: Any, office: Path, sigterm: None) -> None:
+    """A finished run may write over what it wrote, and not over a file that it is told of for the first time."""
+    (office / "state").mkdir()
+    (office / "state" / "format.json").write_text('{"format": 1}')
+    (office / "state" / "finished").write_text("out.jsonl")
+    (office / "other.jsonl").write_text("precious\n")
+    result = runner.invoke(app, ["run", "office.sql", "--answers", "other.jsonl", "--state", "state"])
+    assert result.exit_code == 1
+    assert "other.jsonl already holds 9 bytes" in result.stderr
+    assert (office / "other.jsonl").read_text() == "precious\n"
