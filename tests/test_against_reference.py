@@ -195,3 +195,37 @@ def test_answers_do_not_depend_on_batch_cuts(spark: Any, sites: str) -> None:
         batches = [listed[i : i + cut * 5] for i in range(0, 30, cut * 5)]
         found = run_scripted(spark, sql, tables_of({"p": batches}, SCHEMA))
         assert not differences(found, expected)
+
+
+UNLIKE = [
+    "COUNT(*)", "SUM(size)", "AVG(size)", "MIN(size)", "MAX(x)", "STDDEV(size)", "VAR_POP(x)",
+    "SUM(size) FILTER (WHERE port = 1)", "MEDIAN(size)", "COUNT(DISTINCT port)", "MIN(host)",
+]  # fmt: skip
+
+
+def test_alike_and_unlike_queries_agree_with_the_reference(spark: Any) -> None:
+    window = "window(ts, '6 seconds', '4 seconds')"
+    sql = STREAM.format(lateness=1)
+    for i, call in enumerate(UNLIKE):
+        sql += f"CREATE QUERY u{i} AS SELECT {call} AS c FROM p WHERE size > {i * 5} AND length(host) > {i % 2} GROUP BY {window};"
+    for i in range(9):
+        items = "SUM(size) AS c, STDDEV(x) AS d, MAX(size) / 2 AS e, host"
+        sql += f"CREATE QUERY e{i} AS SELECT {items} FROM p WHERE port = {i} GROUP BY {window}, host;"
+        sql += f"CREATE QUERY i{i} AS SELECT COUNT(*) AS c FROM p WHERE port IN ({i}, {i + 2}) AND size > {i} GROUP BY {window};"
+    for i in range(12):
+        items = "SUM(size) AS c, round(AVG(x), 1) AS d"
+        where = f"size >= {i * 100} AND size < {i * 100 + 40 + i * i * 10}"
+        sql += f"CREATE QUERY r{i} AS SELECT {items} FROM p WHERE {where} GROUP BY {window};"
+    listed = [
+        {
+            "ts": EPOCH + timedelta(milliseconds=300 * i),
+            "host": HOSTS[i % 4],
+            "port": i % 5,
+            "size": (i * 37) % 1500 if i % 7 else None,
+            "x": (i % 9) / 4,
+        }
+        for i in range(150)
+    ]
+    batches = {"p": [listed[:50], listed[50:90], listed[90:]]}
+    found = run_scripted(spark, sql, tables_of(batches, SCHEMA))
+    assert not differences(found, evaluate(sql, batches))

@@ -32,7 +32,7 @@ CREATE QUERY web AS SELECT SUM(size) AS bytes FROM packets WHERE sport = 80
   GROUP BY window(ts, '60 seconds', '1 second') WITH ERROR 5% CONFIDENCE 99% WEIGHT 2;
 CREATE QUERY big_web AS SELECT COUNT(*) AS n FROM packets WHERE size > 1000 AND sport = 80
   GROUP BY window(ts, '10 seconds') WITH SUBSET GAP 10;
-CREATE QUERY web_again AS SELECT AVG(size) AS size FROM packets WHERE sport = 80
+CREATE QUERY web_again AS SELECT SUM(size) AS size FROM packets WHERE sport = 80
   GROUP BY window(ts, '30 seconds');
 CREATE QUERY hosts AS SELECT src, COUNT(*) AS n, MEDIAN(size) AS middle FROM packets WHERE sport = 80
   GROUP BY window(ts, '1 minute'), src HAVING COUNT(*) > 100;
@@ -120,7 +120,7 @@ stream packets · kafka json · time ts · lateness 2 seconds
    │    window 1 minute every 1 second: sum(size) AS bytes
    │    panes of 1 second in table 1 · shared pass, shared with big_web, web_again
    ├─ query web_again · ERROR 5%
-   │    window 30 seconds: avg(size) AS size
+   │    window 30 seconds: sum(size) AS size
    │    panes of 1 second in table 1 · shared pass, shared with web, big_web
    │    warm start from the panes of web
    ├─ query hosts · EXACT
@@ -133,7 +133,7 @@ stream packets · kafka json · time ts · lateness 2 seconds
            panes of 1 second in table 1 · shared pass, shared with web, web_again
 
    pane table             of       panes            holds           filled by    read by
-1  partials_············  packets  1 second         4 columns       shared pass  web, big_web, web_again
+1  partials_············  packets  1 second         3 columns       shared pass  web, big_web, web_again
 2  partials_············  packets  1 minute by src  1 column        shared pass  hosts
 3  values_············    packets  1 minute by src  values of size  shared pass  hosts
 """

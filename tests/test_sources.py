@@ -384,7 +384,6 @@ def test_directories_grow_while_they_are_read(spark: Any, tmp_path: Path, lines:
         for name, using in sources.items()
     )
     sql += "CREATE QUERY tj AS SELECT SUM(size) AS s FROM j GROUP BY tuples(50);"
-    sql += "CREATE QUERY tk AS SELECT SUM(size) AS s FROM k GROUP BY tuples(50, 30);"
     sql += (
         "CREATE STREAM r (timestamp TIMESTAMP, value BIGINT) USING rate OPTIONS (rowsPerSecond 50) "
         "TIMESTAMP BY timestamp;"

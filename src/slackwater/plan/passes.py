@@ -10,7 +10,7 @@ from slackwater.plan.signature import probe_rows
 from slackwater.plan.tables import Column, Plan, Table
 from slackwater.plan.tree import Node, Operator, shared_tree
 
-COLUMNS_AT_MOST = 200
+COLUMNS_AT_MOST = 256
 """Wider aggregates outgrow what HotSpot compiles well; they are split into several passes."""
 
 

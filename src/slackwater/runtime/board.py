@@ -51,17 +51,21 @@ class Board:
     def delivered(self, batches: Iterable[AnswerBatch]) -> dict[str, int]:
         """Take note of the answers of a turn; how many there were by query."""
         counts: dict[str, int] = {}
+        leading: dict[str, str] = {}
         for batch in batches:
             for name, places in _places(batch):
                 counts[name] = counts.get(name, 0) + len(places)
                 with self._lock:
                     known = self._queries.get(name)
-                    if known is not None and len(places):
+                    if known is None or not len(places):
+                        continue
+                    known.answers += len(places)
+                    # a history of several columns would be none of any
+                    if leading.setdefault(name, batch.column) == batch.column:
                         self._note(known, name, batch, places)
         return counts
 
     def _note(self, known: _Query, name: str, batch: AnswerBatch, places: Sequence[int]) -> None:
-        known.answers += len(places)
         if pa.types.is_integer(batch.value.type) or pa.types.is_floating(batch.value.type):
             recent = batch.value.take(pa.array(places[-HISTORY:], pa.int64())).to_pylist()
             known.history += [float(v) for v in recent if v is not None and math.isfinite(v)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from slackwater.errors import RunError
 from slackwater.language.contracts import Contract
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
@@ -116,8 +117,11 @@ class Engine:
         """Spark's call for each micro-batch of a stream."""
         with self.lock:
             state = self.state.streams[stream.lower()]
-            if self.error is not None or state.ended or number <= state.batch:
+            if state.ended or number <= state.batch:
                 return
+            if self.error is not None:
+                # to return would tell Spark that the batch is done, and a restart would pass over its rows
+                raise RunError("the run has stopped") from self.error
             try:
                 source = self.sources[stream.lower()]
                 decision = self.journal.record(stream, state.turn + 1)

@@ -136,52 +136,40 @@ def _key_names(table: Table) -> list[str]:
     return [f"k{i}" for i in range(len(table.keys))] + [f"v{i}" for i in range(len(table.values))]
 
 
-def _aggregate(column: Column, flag: str | None, x: str | None) -> str:
-    """A partial as SQL: the argument (or 1) where the flag holds."""
-    value = x if x is not None else "1"
-    conditional = value if flag is None or flag == "true" else f"CASE WHEN {flag} THEN {value} END"
-    return f"{column.template.replace('{x}', conditional)} AS {column.id}"
+def _aggregate(column: Column, test: str | None, x: str | None) -> str:
+    """A partial as SQL: over the argument (or 1) of the rows that pass the test.
+
+    FILTER is half as costly in generated code as a CASE around the argument.
+    """
+    where = "" if test is None or test == "true" else f" FILTER (WHERE {test})"
+    calls = column.template.replace("{x}", x if x is not None else "1").split(" * ")
+    return f"{' * '.join(call + where for call in calls)} AS {column.id}"
 
 
 def _flagged(
     id_: str, table: Table, columns: tuple[Column, ...], order: dict[Path, tuple[Operator, ...]]
 ) -> Iterator[Statement]:
-    """One pass for many paths: flags first, then conditional aggregates over them."""
+    """One pass for many paths: aggregates, each over the rows of its own path."""
     for chunk in chunks(columns):
-        flags: dict[str, str] = {}
-        arguments: dict[str, str] = {}
+        tests = []
         aggregates = []
         for column in chunk:
             assert column.path is not None
             test = _test(order.get(column.path, (*column.path.lookups, *column.path.predicates)))
             if column.condition is not None:
                 test = f"{test} AND ({column.condition})"
-            flag = "true" if test == "true" else flags.setdefault(test, f"f{len(flags)}")
-            x = None
-            if column.argument is not None:
-                x = arguments.setdefault(column.argument, f"x{len(arguments)}")
-            aggregates.append(_aggregate(column, flag, x))
-        inner = ", ".join(
-            [f"{_pane(table.width)} AS pane", "s.__t", *_keys(table)]
-            + [f"{sql} AS {name}" for sql, name in arguments.items()]
-            + [f"({sql}) AS {name}" for sql, name in flags.items()]
-        )
-        rows = f"(SELECT {inner} FROM {_from(_lookups(chunk))}) s"
-        names = ["pane", *_key_names(table)]
-        selected = ", ".join([*names, *aggregates])
+            tests.append(test)
+            aggregates.append(_aggregate(column, test, column.argument))
+        by = [_pane(table.width), *table.keys, *table.values]
+        selected = ", ".join([f"{by[0]} AS pane", *_keys(table), *aggregates])
         grouped = bool(table.keys or table.values)
         where = ""
         if grouped:
-            any_flag = " OR ".join(flags.values()) if "true" not in _flags_used(aggregates, flags) else "true"
-            where = f" WHERE pane IS NOT NULL AND ({any_flag or 'true'})"
+            wanted = "" if "true" in tests else f" AND ({' OR '.join(dict.fromkeys(tests))})"
+            where = f" WHERE {_since()}{wanted}"
         counts = "" if grouped else "/*counts*/"
-        sql = f"SELECT {selected}{counts} FROM {rows}{where} GROUP BY {', '.join(names)}"
+        sql = f"SELECT {selected}{counts} FROM {_from(_lookups(chunk))}{where} GROUP BY {', '.join(by)}"
         yield Statement(id_, sql, tuple(c.id for c in chunk))
-
-
-def _flags_used(aggregates: list[str], flags: dict[str, str]) -> set[str]:
-    """'true' where some aggregate takes every row, so that no row may be left out."""
-    return {"true"} if any("CASE WHEN f" not in a for a in aggregates) else set(flags.values())
 
 
 def _physical(

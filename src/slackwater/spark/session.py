@@ -30,7 +30,7 @@ SETTINGS: dict[str, str] = {
     "spark.sql.ansi.enabled": "false",
     # re-planning at run time costs more than it saves in a batch of a second
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.maxFields": "2000",
+    "spark.sql.codegen.maxFields": "10000",
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",

@@ -96,7 +96,8 @@ def land(
             "write USING replay OPTIONS (path 'trace.parquet')"
         )
     options.pop("speed", None)
-    source = Path(path)
+    # Spark may have been started from another directory
+    source = Path(path).absolute()
     if not source.exists():
         raise SourceError(f"stream {stream.name}: there is nothing at {path!r} (looked from {os.getcwd()})")
     stamp = {"path": str(source.resolve()), "files": _fingerprint(source), "sql": stream.sql}
