@@ -74,6 +74,7 @@ class Engine:
         self._logs: dict[str, PaneLog] = {}
         self._compiled: dict[tuple[str, int], dict[str, Compiled]] = {}
         self._heard: dict[str, float] = {}
+        self._waiting: set[str] = set()
         self._speeds: dict[str, tuple[float, float]] = {}
 
     @property
@@ -115,7 +116,9 @@ class Engine:
 
     def batch(self, stream: str, batch: DataFrame, number: int) -> None:
         """Spark's call for each micro-batch of a stream."""
+        self._waiting.add(stream.lower())
         with self.lock:
+            self._waiting.discard(stream.lower())
             state = self.state.streams[stream.lower()]
             if state.ended or number <= state.batch:
                 return
@@ -167,6 +170,9 @@ class Engine:
             declared = self.catalog.streams[stream.lower()]
             heard = self._heard.get(stream.lower())
             if state.ended or state.latest is None or heard is None or self.error is not None:
+                return False
+            # a batch that waits for its turn is not silence
+            if self.sources[stream.lower()].tells_time or stream.lower() in self._waiting:
                 return False
             silent = int((self._clocks.seconds() - heard) * 1_000_000)
             target = state.latest + silent - declared.lateness

@@ -46,12 +46,15 @@ class StreamSource(Protocol):
 
     as_fast_as_it_goes: bool
     """Batches follow each other without waiting for the trigger."""
+    tells_time: bool
+    """Its batches say up to when they go, so that silence needs no clock to be understood."""
 
 
 class SparkSource:
     """Any Spark streaming format, with its own options."""
 
     as_fast_as_it_goes = False
+    tells_time = False
 
     def __init__(self, session: SparkSession, stream: CreateStream) -> None:
         self._session = session
@@ -173,6 +176,8 @@ def _hint(stream: CreateStream, reason: str) -> str:
 
 class TraceSource:
     """A trace on a clock stream: Spark counts and checkpoints batches, the clock says up to when."""
+
+    tells_time = True
 
     def __init__(
         self,
