@@ -158,7 +158,7 @@ stream packets · kafka json · time ts · lateness 2 seconds
         panes of 1 minute in table 2 · shared pass
 
    pane table             of       panes                   holds      filled by    read by
-1  partials_············  packets  1 minute by sites.site  3 columns  shared pass  by_site
+1  partials_············  packets  1 minute by sites.site  2 columns  shared pass  by_site
 2  partials_············  packets  1 minute                2 columns  shared pass  known
 """
     )
@@ -189,9 +189,9 @@ stream packets · kafka json · time ts · lateness 2 seconds
               rows emitted by a pass of its own
 
    pane table             of       panes      holds      filled by    read by
-1  partials_············  packets  5 minutes  4 columns  shared pass  spread
+1  partials_············  packets  5 minutes  3 columns  shared pass  spread
 2  partials_············  spread   1 hour     1 column   shared pass  jumps
-3  partials_············  jumps    1 day      3 columns  shared pass  most
+3  partials_············  jumps    1 day      2 columns  shared pass  most
 """
     )
 
@@ -228,7 +228,7 @@ stream packets · kafka json · time ts · lateness 2 seconds
         panes of 100 rows in table 1 · filtered first (tuple window)
 
    pane table             of       panes     holds      filled by       read by
-1  partials_············  packets  100 rows  5 columns  filtered first  runs
+1  partials_············  packets  100 rows  4 columns  filtered first  runs
 """
     )
 
@@ -296,9 +296,9 @@ stream packets · kafka json · time ts · lateness 2 seconds
                  panes of 1 day in table 3 · shared pass
 
    pane table             of       panes      holds      filled by    read by
-1  partials_············  packets  5 minutes  4 columns  shared pass  spread
+1  partials_············  packets  5 minutes  3 columns  shared pass  spread
 2  partials_············  spread   1 hour     1 column   shared pass  jumps
-3  partials_············  jumps    1 day      3 columns  shared pass  most
+3  partials_············  jumps    1 day      2 columns  shared pass  most
 """
     )
 

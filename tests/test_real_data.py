@@ -99,7 +99,7 @@ def assert_same(found: Table, expected: Table) -> None:
 def test_every_row_was_taken_and_none_was_late(run: Any, cuts: Mapping[str, Path]) -> None:
     for name, path in cuts.items():
         state = run[1][name]
-        (rows,) = duckdb.sql(f"SELECT count(*) FROM '{path}'").fetchone()
+        ((rows,),) = duckdb.sql(f"SELECT count(*) FROM '{path}'").fetchall()
         assert (state.arrived, state.late, state.unreadable) == (rows, 0, 0)
         assert state.batch > 0, "it took several batches"
 

@@ -120,7 +120,6 @@ def test_a_long_run_keeps_its_state_small(
         "CREATE QUERY sliding AS SELECT SUM(size) AS s FROM p GROUP BY window(ts, '20 seconds', '5 seconds');"
         "CREATE QUERY grouped AS SELECT host, COUNT(*) AS n FROM p GROUP BY window(ts, '10 seconds'), host;"
         "CREATE QUERY lasting AS SELECT MAX(size) AS m FROM p WHERE size < 150 GROUP BY window(ts, '1 hour', '20 seconds');"
-        "CREATE QUERY tuple AS SELECT SUM(size) AS s FROM p GROUP BY tuples(50, 30);"
         "CREATE QUERY rows AS SELECT host, size FROM p WHERE size > 190;"
     )
     rows = [small_batch(i) for i in range(BATCHES)]

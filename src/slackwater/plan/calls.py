@@ -88,6 +88,11 @@ def raw_call(node: exp.Expr, functions: Functions) -> RawCall:
     if isinstance(node, exp.Filter):
         inner = raw_call(node.this, functions)
         condition = node.expression.this
+        if functions.aggregate(inner.function) is not None:
+            raise UnsupportedAggregate(
+                f"FILTER does not go with {inner.function}, which is defined in Python",
+                f"pass NULL for the other rows: {inner.function}(CASE WHEN … THEN x END)",
+            )
         if inner.condition is not None:
             condition = exp.and_(inner.condition.copy(), condition.copy())
         return RawCall(inner.function, inner.arguments, condition, inner.parameter)

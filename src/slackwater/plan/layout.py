@@ -198,10 +198,7 @@ class _Builder:
             present = self._column(table, Column(tested, None, None, "count({x})", "sum"))
             times = self._times(table)
             return CallPlan(table.id, {"n": count, "present": present, **times})
-        path = step.path
-        if call.condition is not None:
-            path = replace(path, predicates=(*path.predicates, call.condition))
-        table = self._table(step, kind, path, None, call.arguments, call.function)
+        table = self._table(step, kind, step.path, None, call.arguments, call.function)
         return CallPlan(table.id, self._times(table))
 
     def _times(self, table: Table) -> dict[str, str]:

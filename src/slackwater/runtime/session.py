@@ -6,14 +6,13 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from slackwater.errors import PlanError, RunError, SlackwaterError
 from slackwater.language.aggregates import UserAggregate
-from slackwater.language.contracts import Contract
 from slackwater.language.parse import parse
 from slackwater.language.statements import CreateStream, Explain, ExplainFormat
 from slackwater.plan.catalog import Catalog
@@ -22,8 +21,10 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Clocks, Engine, no_fault
 from slackwater.runtime.journal import Journal
+from slackwater.runtime.settings import Settings
 from slackwater.runtime.sinks import IteratorSink, Sink
 from slackwater.runtime.status import Status
 from slackwater.runtime.versions import reconcile
@@ -33,24 +34,11 @@ from slackwater.spark.session import build_session
 from slackwater.spark.sources import StreamSource, open_source
 from slackwater.spark.streaming import Running, start_stream
 
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run goes about its work; ``--set name=value`` on the command line."""
-
-    trigger_ms: int = 1000
-    """Time between the starts of two batches, for sources that are not read as fast as it goes."""
-    rows_per_batch: int = 500_000
-    """Rows of a batch of a trace that is replayed at speed 'max'."""
-    driver_rows: int = 100_000
-    """Groups of a batch up to which partial aggregates go through the driver."""
-
-
 OpenSource = Callable[[SparkSession, CreateStream], StreamSource]
 
 
 @dataclass
-class Session:
+class Session(Declarations):
     """Streams, tables, views and standing queries over one Spark session.
 
     ``state`` is the directory that a killed run goes on from; without one it is temporary.
@@ -106,49 +94,6 @@ class Session:
         self.catalog = catalog
         self._script_text += text.rstrip().rstrip(";") + ";\n" if self._engine is None else ""
         return explained
-
-    def stream(
-        self,
-        name: str,
-        columns: Mapping[str, str],
-        *,
-        format: str,
-        timestamp_by: str,
-        options: Mapping[str, str] | None = None,
-        payload: str | None = None,
-        key: Sequence[str] = (),
-        lateness: str = "",
-    ) -> None:
-        """``CREATE STREAM`` from Python."""
-        listed = ", ".join(f"`{c}` {t}" for c, t in columns.items())
-        text = f"CREATE STREAM `{name}` ({listed}) USING {format}{_options(options)}"
-        text += f" FORMAT {payload}" if payload else ""
-        text += f" KEY ({', '.join(key)})" if key else ""
-        text += f" TIMESTAMP BY {timestamp_by}"
-        self.sql(text + (f" LATENESS {lateness}" if lateness else ""))
-
-    def table(
-        self, name: str, columns: Mapping[str, str], *, format: str, options: Mapping[str, str] | None = None
-    ) -> None:
-        """``CREATE TABLE`` from Python."""
-        listed = ", ".join(f"`{c}` {t}" for c, t in columns.items())
-        self.sql(f"CREATE TABLE `{name}` ({listed}) USING {format}{_options(options)}")
-
-    def view(self, name: str, select: str) -> None:
-        """``CREATE VIEW`` from Python."""
-        self.sql(f"CREATE VIEW `{name}` AS {select}")
-
-    def query(self, name: str, select: str, *, contract: Contract | None = None) -> None:
-        """``CREATE QUERY`` from Python."""
-        self.sql(f"CREATE QUERY `{name}` AS {select}" + (f" WITH {contract}" if contract is not None else ""))
-
-    def alter(self, name: str, contract: Contract) -> None:
-        """``ALTER QUERY`` from Python."""
-        self.sql(f"ALTER QUERY `{name}` WITH {contract}")
-
-    def drop(self, name: str) -> None:
-        """``DROP QUERY`` from Python."""
-        self.sql(f"DROP QUERY `{name}`")
 
     def function(self, name: str, function: Callable[..., Any], returns: str) -> None:
         """Register a Python function for use in expressions; ``returns`` is a Spark SQL type."""
@@ -362,15 +307,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _options(options: Mapping[str, str] | None) -> str:
-    if not options:
-        return ""
-    quoted = ", ".join(
-        f"'{k}' '" + v.replace("\\", "\\\\").replace("'", "\\'") + "'" for k, v in options.items()
-    )
-    return f" OPTIONS ({quoted})"
 
 
 __all__ = ["Session", "Settings"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from slackwater.plan.model import TupleWindow
 from slackwater.plan.panes import AFTER_ALL, first_start, last_closed
+from slackwater.plan.scope import digest
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.planners.decision import Decision
 from slackwater.runtime.answer_batch import AnswerBatch
@@ -100,7 +102,7 @@ class Turn:
     def _scan(self, source: str, frame: DataFrame, since: int) -> None:
         """All passes over the rows of a source."""
         compiled = self.compiled[source.lower()]
-        view = f"{source.lower().replace('.', '_')}__batch"
+        view = f"{_safe(source)}__batch"
         passes = len(compiled.statements) + len(compiled.emits)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
         with self.executor.batch_view(self.session, frame, view, passes):
@@ -170,7 +172,7 @@ class Turn:
     def _emit(self, name: str, sql: str) -> None:
         """Rows of a set-valued query, in order of arrival; however many, they pass the driver in pieces."""
         plan = self.plan.steps[name.lower()]
-        folder = self.journal.outputs / f"{self.step:012d}-{name}"
+        folder = self.journal.outputs / f"{self.step:012d}-{_safe(name)}"
         self.executor.write(self.session, f"{sql} ORDER BY s.__part, s.__seq", folder, None, None)
         at = self.now()
         self.answers.append(
@@ -179,7 +181,7 @@ class Turn:
 
     def _scan_handed(self, plan: StepPlan, rows: pa.Table | Path) -> None:
         name = plan.step.name
-        view = f"{name.lower().replace('.', '_')}__handed"
+        view = f"{_safe(name)}__handed"
         if isinstance(rows, Path):
             frame = self.executor.frame_of_files(self.session, rows, handed_on_sql(plan.step))
         elif rows.num_rows == 0:
@@ -281,7 +283,7 @@ class Turn:
                 name = self.executor.user_windows(self.session, table, window, name, aggregate, bind)
             views[table_id] = name
         sql = finish_sql(plan, dict(self.plan.tables), dict(self.plan.columns), views, functions)
-        folder = self.journal.outputs / f"{self.step:012d}-{plan.step.name}"
+        folder = self.journal.outputs / f"{self.step:012d}-{_safe(plan.step.name)}"
         self.executor.write(self.session, _bind(sql, first=first, last=last), folder, None, None)
         self._deliver([plan], folder)
 
@@ -327,6 +329,12 @@ def compile_stream(plan: Plan, stream: str) -> dict[str, Compiled]:
         if step.step.aggregates and plan.steps_on(step.step.name):
             compiled[step.step.name.lower()] = compile_source(plan, step.step.name, stream=False)
     return compiled
+
+
+def _safe(name: str) -> str:
+    """A name that may stand in a path or be a view's, whatever was between its back quotes."""
+    plain = re.sub(r"\W", "_", name.lower())
+    return plain if plain == name.lower() else f"{plain}_{digest(name)}"
 
 
 def _bind(sql: str, first: int, last: int) -> str:

@@ -1,0 +1,82 @@
+"""Statements as SQL text, for those who declare streams and queries from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slackwater.language.contracts import Contract
+
+
+def quoted_name(name: str) -> str:
+    """A name in back quotes, whatever is in it.
+
+    >>> quoted_name("web")
+    '`web`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def create_stream(
+    name: str,
+    columns: Mapping[str, str],
+    format_: str,
+    timestamp_by: str,
+    *,
+    options: Mapping[str, str] | None = None,
+    payload: str | None = None,
+    key: Sequence[str] = (),
+    lateness: str = "",
+) -> str:
+    """``CREATE STREAM``.
+
+    >>> create_stream("p", {"ts": "TIMESTAMP"}, "replay", "ts", options={"path": "trace.parquet"})
+    "CREATE STREAM `p` (`ts` TIMESTAMP) USING replay OPTIONS ('path' 'trace.parquet') TIMESTAMP BY ts"
+    """
+    text = f"CREATE STREAM {quoted_name(name)} ({_columns(columns)}) USING {format_}{_options(options)}"
+    text += f" FORMAT {payload}" if payload else ""
+    text += f" KEY ({', '.join(map(quoted_name, key))})" if key else ""
+    text += f" TIMESTAMP BY {timestamp_by}"
+    return text + (f" LATENESS {lateness}" if lateness else "")
+
+
+def create_table(
+    name: str, columns: Mapping[str, str], format_: str, options: Mapping[str, str] | None = None
+) -> str:
+    """``CREATE TABLE``."""
+    return f"CREATE TABLE {quoted_name(name)} ({_columns(columns)}) USING {format_}{_options(options)}"
+
+
+def create_view(name: str, select: str) -> str:
+    """``CREATE VIEW``."""
+    return f"CREATE VIEW {quoted_name(name)} AS {select}"
+
+
+def create_query(name: str, select: str, contract: Contract | None = None) -> str:
+    """``CREATE QUERY``."""
+    promised = f" WITH {contract}" if contract is not None else ""
+    return f"CREATE QUERY {quoted_name(name)} AS {select}{promised}"
+
+
+def alter_query(name: str, contract: Contract) -> str:
+    """``ALTER QUERY``."""
+    return f"ALTER QUERY {quoted_name(name)} WITH {contract}"
+
+
+def drop_query(name: str) -> str:
+    """``DROP QUERY``."""
+    return f"DROP QUERY {quoted_name(name)}"
+
+
+def _columns(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{quoted_name(name)} {type_}" for name, type_ in columns.items())
+
+
+def _options(options: Mapping[str, str] | None) -> str:
+    if not options:
+        return ""
+    return f" OPTIONS ({', '.join(f'{_string(k)} {_string(v)}' for k, v in options.items())})"
+
+
+def _string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,71 @@
+"""Statements from Python: each says in a call what SQL says in a sentence."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from slackwater.language.contracts import Contract
+from slackwater.language.render import (
+    alter_query,
+    create_query,
+    create_stream,
+    create_table,
+    create_view,
+    drop_query,
+)
+
+
+class Declarations(ABC):
+    """What a session can declare; every call becomes SQL, so that there is one way in."""
+
+    @abstractmethod
+    def sql(self, text: str, *, file: str = "") -> list[str]:
+        """Apply statements, all or none; the texts of what EXPLAIN asked for."""
+
+    def stream(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        *,
+        format: str,
+        timestamp_by: str,
+        options: Mapping[str, str] | None = None,
+        payload: str | None = None,
+        key: Sequence[str] = (),
+        lateness: str = "",
+    ) -> None:
+        """``CREATE STREAM``: columns by name with their Spark SQL types."""
+        text = create_stream(
+            name,
+            columns,
+            format,
+            timestamp_by,
+            options=options,
+            payload=payload,
+            key=key,
+            lateness=lateness,
+        )
+        self.sql(text)
+
+    def table(
+        self, name: str, columns: Mapping[str, str], *, format: str, options: Mapping[str, str] | None = None
+    ) -> None:
+        """``CREATE TABLE``."""
+        self.sql(create_table(name, columns, format, options))
+
+    def view(self, name: str, select: str) -> None:
+        """``CREATE VIEW``."""
+        self.sql(create_view(name, select))
+
+    def query(self, name: str, select: str, *, contract: Contract | None = None) -> None:
+        """``CREATE QUERY``."""
+        self.sql(create_query(name, select, contract))
+
+    def alter(self, name: str, contract: Contract) -> None:
+        """``ALTER QUERY``."""
+        self.sql(alter_query(name, contract))
+
+    def drop(self, name: str) -> None:
+        """``DROP QUERY``."""
+        self.sql(drop_query(name))

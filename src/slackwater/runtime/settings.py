@@ -1,0 +1,17 @@
+"""How a run goes about its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run goes about its work; ``--set name=value`` on the command line."""
+
+    trigger_ms: int = 1000
+    """Time between the starts of two batches, for sources that are not read as fast as it goes."""
+    rows_per_batch: int = 500_000
+    """Rows of a batch of a trace that is replayed at speed 'max'."""
+    driver_rows: int = 100_000
+    """Groups of a batch up to which partial aggregates go through the driver."""
