@@ -210,6 +210,7 @@ class Engine:
             session,
             self._clocks.now,
             lateness,
+            self.sources[stream.lower()].cheap_to_read,
         )
         turn.run(frame)
         self._fault("partials")

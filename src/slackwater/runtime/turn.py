@@ -53,6 +53,8 @@ class Turn:
     session: SparkSession
     now: Callable[[], datetime]
     lateness: int
+    cheap: bool
+    """Whether reading the batch again costs less than keeping it."""
     counts: Counts = field(default_factory=Counts)
     answers: list[Callable[[], Iterator[AnswerBatch]]] = field(default_factory=list)
     """Each reads its answers anew, so that every sink can, and none need be held."""
@@ -62,7 +64,7 @@ class Turn:
         """Do the turn; ``delivered`` gives its answers."""
         stream = self.decision.stream
         if frame is not None:
-            self._scan(stream, frame, self.decision.watermark)
+            self._scan(stream, frame, self.decision.watermark, cheap=self.cheap)
         if self.counts.latest is not None:
             self.state.latest = max(self.counts.latest, self.state.latest or self.counts.latest)
         self._close(stream, self._watermark())
@@ -99,13 +101,13 @@ class Turn:
         assert window is not None
         return first_start(window, below) if below > -AFTER_ALL else below
 
-    def _scan(self, source: str, frame: DataFrame, since: int) -> None:
+    def _scan(self, source: str, frame: DataFrame, since: int, *, cheap: bool) -> None:
         """All passes over the rows of a source."""
         compiled = self.compiled[source.lower()]
         view = f"{_safe(source)}__batch"
         passes = len(compiled.statements) + len(compiled.emits)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
-        with self.executor.batch_view(self.session, frame, view, passes):
+        with self.executor.batch_view(self.session, frame, view, keep=passes > 1 and not cheap):
             for part, statement in enumerate(compiled.statements):
                 self._pass(statement, part, view, since)
             for name, sql in compiled.emits.items():
@@ -188,7 +190,8 @@ class Turn:
             return
         else:
             frame = self.executor.view_of(self.session, handed_on(plan.step, rows), view)
-        self._scan(name, frame, -AFTER_ALL)
+        # a result of ours: on the driver already, or in columns on disk
+        self._scan(name, frame, -AFTER_ALL, cheap=True)
 
     def _close(self, source: str, watermark: int) -> None:
         """Close the windows of all steps on a source that end at or before the watermark."""

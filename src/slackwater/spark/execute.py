@@ -168,9 +168,9 @@ class Executor:
         return session.read.parquet(str(path)).selectExpr(*items)
 
     @contextmanager
-    def batch_view(self, session: SparkSession, frame: DataFrame, name: str, passes: int) -> Iterator[None]:
-        """A batch under a name; kept in memory where several passes read it, so that it is scanned once."""
-        kept = frame.persist() if passes > 1 else None
+    def batch_view(self, session: SparkSession, frame: DataFrame, name: str, *, keep: bool) -> Iterator[None]:
+        """A batch under a name; kept in memory where asked for, so that it is scanned and parsed once."""
+        kept = frame.persist() if keep else None
         (kept if kept is not None else frame).createOrReplaceTempView(name)
         try:
             yield

@@ -16,6 +16,7 @@ class ScriptedSource:
     """Batches of rows in order of arrival; the last one ends the stream where ``ends`` says so."""
 
     as_fast_as_it_goes = True
+    cheap_to_read = False
     tells_time = False
 
     def __init__(

@@ -46,6 +46,8 @@ class StreamSource(Protocol):
 
     as_fast_as_it_goes: bool
     """Batches follow each other without waiting for the trigger."""
+    cheap_to_read: bool
+    """Reading its rows again costs less than keeping them: columns of Parquet files on disk."""
     tells_time: bool
     """Its batches say up to when they go, so that silence needs no clock to be understood."""
 
@@ -54,6 +56,7 @@ class SparkSource:
     """Any Spark streaming format, with its own options."""
 
     as_fast_as_it_goes = False
+    cheap_to_read = False
     tells_time = False
 
     def __init__(self, session: SparkSession, stream: CreateStream) -> None:
@@ -177,6 +180,7 @@ def _hint(stream: CreateStream, reason: str) -> str:
 class TraceSource:
     """A trace on a clock stream: Spark counts and checkpoints batches, the clock says up to when."""
 
+    cheap_to_read = True
     tells_time = True
 
     def __init__(
