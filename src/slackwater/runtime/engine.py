@@ -75,6 +75,7 @@ class Engine:
         self._compiled: dict[tuple[str, int], dict[str, Compiled]] = {}
         self._heard: dict[str, float] = {}
         self._waiting: set[str] = set()
+        self._finished = False
         self._speeds: dict[str, tuple[float, float]] = {}
 
     @property
@@ -110,6 +111,8 @@ class Engine:
         """Finish a tick or an end that was decided and not committed; a batch comes again by itself."""
         with self.lock:
             state = self.state.streams[stream.lower()]
+            # silence counts from here: a stream that never speaks again must close its windows too
+            self._heard[stream.lower()] = self._clocks.seconds()
             pending = self.journal.record(stream, state.turn + 1)
             if pending is not None and pending.kind != "batch":
                 self._turn(pending, self.executor.session, None)
@@ -122,7 +125,7 @@ class Engine:
             state = self.state.streams[stream.lower()]
             if state.ended or number <= state.batch:
                 return
-            if self.error is not None:
+            if self.error is not None or self._finished:
                 # to return would tell Spark that the batch is done, and a restart would pass over its rows
                 raise RunError("the run has stopped") from self.error
             try:
@@ -280,6 +283,11 @@ class Engine:
                 progress=self.sources[stream.lower()].progress(turn.decision.offsets),
             )
         )
+
+    def finish(self) -> None:
+        """Let the turn that runs come to its end, and take no more."""
+        with self.lock:
+            self._finished = True
 
     def finished(self, stream: str) -> None:
         """Tell the board that a stream has ended."""

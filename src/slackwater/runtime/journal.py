@@ -6,6 +6,7 @@ either the old state or the new one. The order of a turn is: record, partials, a
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -46,6 +47,17 @@ class Journal:
         ):
             folder.mkdir(parents=True, exist_ok=True)
         self._check_format()
+        self._lock()
+
+    def _lock(self) -> None:
+        """Two processes that wrote one state would spoil it; the lock goes when the process does."""
+        self._held = open(self.root / "lock", "w")  # noqa: SIM115 - held as long as the run
+        try:
+            fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StateError(
+                f"another run uses the state in {self.root}; stop it, or give this one another --state"
+            ) from None
 
     def _check_format(self) -> None:
         path = self.root / "format.json"
@@ -112,6 +124,17 @@ class Journal:
         for folder in ("versions", "records", "commits"):
             for temporary in (self.root / folder).glob("*.tmp"):
                 temporary.unlink()
+
+
+def discard_state(root: Path) -> None:
+    """Delete the state of an earlier run, and nothing that is not one."""
+    if any(root.iterdir()) and not (root / "format.json").exists():
+        raise StateError(f"{root} is no state of a run, so it is not deleted; choose another --state")
+    # renamed first: a kill while deleting must not leave half a state to go on from
+    doomed = root.with_name(f".{root.name}.old")
+    shutil.rmtree(doomed, ignore_errors=True)
+    root.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def remove(path: Path) -> None:

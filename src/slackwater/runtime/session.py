@@ -23,7 +23,7 @@ from slackwater.plan.tables import Plan
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Clocks, Engine, no_fault
-from slackwater.runtime.journal import Journal
+from slackwater.runtime.journal import Journal, discard_state
 from slackwater.runtime.settings import Settings
 from slackwater.runtime.sinks import IteratorSink, Sink
 from slackwater.runtime.status import Status
@@ -164,6 +164,9 @@ class Session(Declarations):
                     self._start_stream(engine, name)
         except BaseException:
             self.stop()
+            # nothing runs: the mistake can be mended and the session started again
+            self._engine = None
+            self._stopping = threading.Event()
             raise
         if manual:
             return
@@ -200,9 +203,10 @@ class Session(Declarations):
         if self.state is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="slackwater-"))
             return self._temporary
-        root = Path(self.state)
+        # absolute: Spark may have been started in another folder
+        root = Path(self.state).resolve()
         if root.exists() and fresh:
-            shutil.rmtree(root)
+            discard_state(root)
         return root
 
     def _check(self, catalog: Catalog) -> None:
@@ -270,6 +274,8 @@ class Session(Declarations):
     def stop(self) -> None:
         """Stop after the batch that runs; a session with a state directory can go on later."""
         self._stopping.set()
+        if self._engine is not None:
+            self._engine.finish()
         for running in self._running.values():
             running.stop()
         self._running.clear()
