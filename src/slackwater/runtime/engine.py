@@ -298,6 +298,7 @@ class Engine:
     def close(self) -> None:
         for sink in self._sinks:
             sink.close()
+        self.journal.close()
 
 
 def _sink_name(index: int, sink: Sink) -> str:

@@ -51,7 +51,7 @@ class Journal:
 
     def _lock(self) -> None:
         """Two processes that wrote one state would spoil it; the lock goes when the process does."""
-        self._held = open(self.root / "lock", "w")  # noqa: SIM115 - held as long as the run
+        self._held: int | None = os.open(self.root / "lock", os.O_CREAT | os.O_RDWR)
         try:
             fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -69,6 +69,12 @@ class Journal:
                 f"the state in {self.root} has format {found}, this version reads {FORMAT}; "
                 "start over with --fresh, or use the version that wrote it"
             )
+
+    def close(self) -> None:
+        """Let another run have the state."""
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def checkpoint(self, stream: str) -> Path:
         """Where Spark keeps its own checkpoint of a stream."""

@@ -274,6 +274,8 @@ class Session(Declarations):
     def stop(self) -> None:
         """Stop after the batch that runs; a session with a state directory can go on later."""
         self._stopping.set()
+        # first: a turn that waits for a slow reader of answers() would never come to its end
+        self._iterator.close()
         if self._engine is not None:
             self._engine.finish()
         for running in self._running.values():

@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 
 from slackwater.errors import StateError
-from slackwater.runtime.journal import Journal
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
 from slackwater.spark.session import build_session, stderr_to
@@ -75,10 +74,7 @@ def _watch(session: Session, console: Console, live: bool, seconds: float | None
 
 
 def _committed(root: Path) -> bool:
-    try:
-        return Journal(root).last_commit() is not None
-    except StateError:
-        return True
+    return any((root / "commits").glob("*.json"))
 
 
 def _check_root(root: Path) -> None:
