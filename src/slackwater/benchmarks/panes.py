@@ -31,16 +31,17 @@ class Sizes:
     seconds: int
     rows_per_batch: int
     warm_ups: int
+    """At most so many runs before the measured ones."""
     rounds: int
     plain_rows: tuple[int, int]
     batches: int
 
 
 FULL = Sizes(
-    rate=40_000.0,
+    rate=60_000.0,
     seconds=200,
-    rows_per_batch=4_400_000,
-    warm_ups=6,
+    rows_per_batch=7_000_000,
+    warm_ups=20,
     rounds=7,
     plain_rows=(300_000, 800_000),
     batches=50,
@@ -88,17 +89,24 @@ def _in_turns(
 ) -> tuple[list[Timed], list[Peer]]:
     """Slackwater and DuckDB by turns, after runs in which the JVM compiles what is hot."""
     cores = spark.sparkContext.defaultParallelism
-    task = progress.add_task("Slackwater and DuckDB by turns", total=sizes.warm_ups + sizes.rounds)
+    texts = [q.sql for q in NETWORK]
+    task = progress.add_task("warming up", total=None)
+    taken: list[float] = []
+    while len(taken) < sizes.warm_ups and not _warm(taken):
+        taken.append(run(spark, recording, texts, folder, sizes.rows_per_batch).wall)
+    progress.update(task, description="Slackwater and DuckDB by turns", total=sizes.rounds)
     ours: list[Timed] = []
     ducks: list[Peer] = []
-    for turn in range(sizes.warm_ups + sizes.rounds):
-        timed = run(spark, recording, [q.sql for q in NETWORK], folder, sizes.rows_per_batch)
-        peer = duck(cores, recording.files, NETWORK)
-        if turn >= sizes.warm_ups:
-            ours.append(timed)
-            ducks.append(peer)
+    for _ in range(sizes.rounds):
+        ours.append(run(spark, recording, texts, folder, sizes.rows_per_batch))
+        ducks.append(duck(cores, recording.files, NETWORK))
         progress.advance(task)
     return ours, ducks
+
+
+def _warm(taken: list[float]) -> bool:
+    """Whether the last four runs were no faster than those before them."""
+    return len(taken) > 6 and min(taken[-4:]) > 0.97 * min(taken[:-4])
 
 
 def _plain(

@@ -12,7 +12,7 @@ from slackwater.language.statements import Column, CreateStream, CreateTable, So
 from slackwater.language.tokens import Cursor, position_at
 
 _CLAUSES = ("OPTIONS", "FORMAT", "KEY", "TIMESTAMP BY", "LATENESS", "TOLERANCE", "MAX RATE", "IDLE")
-PAYLOADS = ("json", "csv", "avro", "text")
+PAYLOADS = ("json", "csv", "xml", "text")
 Options = tuple[tuple[str, str], ...]
 
 

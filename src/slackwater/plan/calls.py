@@ -37,6 +37,10 @@ _BY_NAME = {
 }
 _INSTEAD = {
     "approx_count_distinct": "COUNT(DISTINCT x)",
+    "approx_distinct": "COUNT(DISTINCT x)",
+    "approx_quantile": "percentile(x, p), which is exact",
+    "array_agg": "a set-valued query (no aggregate)",
+    "array_unique_agg": "COUNT(DISTINCT x), or a set-valued query",
     "percentile_approx": "percentile(x, p), which is exact",
     "approx_percentile": "percentile(x, p), which is exact",
     "collect_list": "a set-valued query (no aggregate)",

@@ -303,4 +303,4 @@ class Engine:
 
 def _sink_name(index: int, sink: Sink) -> str:
     """What a sink's mark is kept under: another file than before starts from here."""
-    return f"{type(sink).__name__} {getattr(sink, 'path', index)}"
+    return f"{type(sink).__name__} {getattr(sink, 'path', None) or getattr(sink, 'directory', index)}"

@@ -64,6 +64,8 @@ class Session(Declarations):
         self._stopping = threading.Event()
         self._ticker: threading.Thread | None = None
         self._temporary: Path | None = None
+        self.not_run: tuple[str, ...] = ()
+        """Queries that are checked and that this version does not run."""
 
     # --- declaring -------------------------------------------------------------------------------
 
@@ -167,6 +169,7 @@ class Session(Declarations):
             # nothing runs: the mistake can be mended and the session started again
             self._engine = None
             self._stopping = threading.Event()
+            self._iterator = IteratorSink()
             raise
         if manual:
             return
@@ -190,6 +193,7 @@ class Session(Declarations):
         steps = self.catalog.queries.values()
         current = [s.name for s in steps if s.current]
         read = list(dict.fromkeys(s.stream.lower() for s in steps if not s.current))
+        self.not_run = tuple(current)
         if not read:
             if current:
                 raise PlanError(

@@ -53,6 +53,8 @@ def run_file(
     try:
         with talk.status("opening streams and tables …"):
             session.start(*sinks, fresh=fresh)
+        if session.not_run:
+            talk.print(f"not run by this version: {', '.join(session.not_run)}, which read LATEST(…)")
         ended = _watch(session, console, live, seconds)
         if ended:
             _mark_finished(root, answers)
