@@ -266,8 +266,9 @@ class Engine:
         self._speeds[stream.lower()] = (now, rate)
         watermark = state.watermark(stream)
         seen = abs(watermark) < AFTER_ALL
-        lag = None
-        if state.latest is not None and turn.decision.offsets.get("to") is None:
+        source = self.sources[stream.lower()]
+        lag = source.lag(turn.decision.offsets)
+        if lag is None and state.latest is not None and not source.tells_time:
             lag = max(0.0, self._clocks.now().timestamp() - state.latest / 1e6)
         self.board.stream(
             StreamStatus(

@@ -54,5 +54,8 @@ class ScriptedSource:
     def progress(self, offsets: Offsets) -> float | None:
         return (int(str(offsets["index"])) + 1) / max(1, len(self._batches))
 
+    def lag(self, offsets: Offsets) -> float | None:
+        return None
+
     def release(self, offsets: Offsets) -> None:
         pass

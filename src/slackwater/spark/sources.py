@@ -41,6 +41,9 @@ class StreamSource(Protocol):
     def progress(self, offsets: Offsets) -> float | None:
         """How much of a finite stream has been read."""
 
+    def lag(self, offsets: Offsets) -> float | None:
+        """Seconds by which reading is behind what there is, where the source can tell."""
+
     def release(self, offsets: Offsets) -> None:
         """Called after a batch has been committed."""
 
@@ -163,6 +166,9 @@ class SparkSource:
     def progress(self, offsets: Offsets) -> float | None:
         return None
 
+    def lag(self, offsets: Offsets) -> float | None:
+        return None
+
     def release(self, offsets: Offsets) -> None:
         pass
 
@@ -241,6 +247,15 @@ class TraceSource:
             return None
         length = max(1, self._trace.end - self._trace.start)
         return min(1.0, (int(str(offsets["to"])) - self._trace.start) / length)
+
+    def lag(self, offsets: Offsets) -> float | None:
+        if self._speed is None or self._anchor is None:
+            return None
+        began, origin = self._anchor
+        due = origin + (self._clock() - began) * self._speed * 1_000_000
+        if self._trace.end is not None:
+            due = min(due, self._trace.end)
+        return max(0.0, (due - int(str(offsets["to"]))) / 1e6 / self._speed)
 
     def release(self, offsets: Offsets) -> None:
         self._trace.forget(int(str(offsets["from"])))
