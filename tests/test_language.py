@@ -314,7 +314,7 @@ WRONG = [
     (f"{STREAM} LATENESS ^-2 SECONDS", "cannot be below 0"),
     (f"{STREAM} ^TIMESTAMP BY ts", "TIMESTAMP BY is given twice"),
     (f"{STREAM} KEY ^y", "declared are ts, x"),
-    (f"{STREAM} FORMAT ^xml", "expected JSON or CSV or AVRO or TEXT after FORMAT"),
+    (f"{STREAM} FORMAT ^avro", "expected JSON or CSV or XML or TEXT after FORMAT"),
     (f"{STREAM} MAX RATE 5 ^SECOND", "expected PER after the rate"),
     (f"{STREAM} MAX RATE 5 PER ^MONTH", "not a unit of fixed length"),
     (f"{STREAM} ^BOGUS 1", "expected one of OPTIONS, FORMAT, KEY, TIMESTAMP BY"),

@@ -7,6 +7,7 @@ compiled once. ``cast(split('…'))`` is folded to an array, which is passed by 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from slackwater.plan.tree import Operator
 
 PARAMETERS = "'__PARAMETERS__'"
 """Stands for the list of numbers of a batch: 0 is the watermark, 1 the first sequence number."""
+NAMED_FROM = 3
+"""From so many aggregates on that test a predicate, its result is kept for the row."""
+NAMED_AT_MOST = 64
 BASE = "__base"
 """Name of the statement that only counts what arrived."""
 
@@ -142,8 +146,9 @@ def _aggregate(column: Column, test: str | None, x: str | None) -> str:
     FILTER is half as costly in generated code as a CASE around the argument.
     """
     where = "" if test is None or test == "true" else f" FILTER (WHERE {test})"
-    calls = column.template.replace("{x}", x if x is not None else "1").split(" * ")
-    return f"{' * '.join(call + where for call in calls)} AS {column.id}"
+    calls = column.template.split(" * ")
+    value = x if x is not None else "1"
+    return f"{' * '.join(call.replace('{x}', value) + where for call in calls)} AS {column.id}"
 
 
 def _flagged(
@@ -151,11 +156,14 @@ def _flagged(
 ) -> Iterator[Statement]:
     """One pass for many paths: aggregates, each over the rows of its own path."""
     for chunk in chunks(columns):
+        paths = [
+            order.get(c.path, (*c.path.lookups, *c.path.predicates)) for c in chunk if c.path is not None
+        ]
+        named = _named(paths) if not _lookups(chunk) else {}
         tests = []
         aggregates = []
-        for column in chunk:
-            assert column.path is not None
-            test = _test(order.get(column.path, (*column.path.lookups, *column.path.predicates)))
+        for column, path in zip(chunk, paths, strict=True):
+            test = _test(tuple(named.get(p, p) if isinstance(p, str) else p for p in path))
             if column.condition is not None:
                 test = f"{test} AND ({column.condition})"
             tests.append(test)
@@ -168,8 +176,19 @@ def _flagged(
             wanted = "" if "true" in tests else f" AND ({' OR '.join(dict.fromkeys(tests))})"
             where = f" WHERE {_since()}{wanted}"
         counts = "" if grouped else "/*counts*/"
-        sql = f"SELECT {selected}{counts} FROM {_from(_lookups(chunk))}{where} GROUP BY {', '.join(by)}"
+        rows = _from(_lookups(chunk))
+        if named:
+            items = ", ".join(f"({sql}) AS {name.removeprefix('s.')}" for sql, name in named.items())
+            rows = f"(SELECT s.*, {items} FROM {rows}) s"
+        sql = f"SELECT {selected}{counts} FROM {rows}{where} GROUP BY {', '.join(by)}"
         yield Statement(id_, sql, tuple(c.id for c in chunk))
+
+
+def _named(paths: list[tuple[Operator, ...]]) -> dict[str, str]:
+    """Names for the predicates that many aggregates test, so that a row evaluates each of them once."""
+    used = Counter(p for path in paths for p in path if isinstance(p, str))
+    shared = [p for p, times in used.most_common(NAMED_AT_MOST) if times >= NAMED_FROM]
+    return {p: f"s.__q{i}" for i, p in enumerate(shared)}
 
 
 def _physical(

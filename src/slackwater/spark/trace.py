@@ -22,7 +22,8 @@ from slackwater.spark.execute import SPARK_ERRORS, first_line
 from slackwater.spark.files import cast_column, csv_layout, data_files, declared_schema, read_nanoseconds
 from slackwater.traffic import SCHEMA, Traffic
 
-ROWS_PER_SEGMENT = 100_000
+ROWS_PER_SEGMENT = 1_000_000
+"""At most: a file costs some milliseconds to open, a part of one to skip."""
 SEGMENTS_AT_MOST = 500
 """Segments made smaller than that for the sake of small batches."""
 
@@ -145,7 +146,9 @@ def _land(
     if count == 0:
         raise SourceError(f"stream {stream.name}: the trace at {str(source)!r} holds no rows")
     numbered = frame.withColumn("__id", monotonically_increasing_id())
-    size = max(1, min(ROWS_PER_SEGMENT, rows_per_batch))
+    # every core shall have a file or two of a batch
+    share = rows_per_batch // (2 * session.sparkContext.defaultParallelism)
+    size = max(1, min(ROWS_PER_SEGMENT, share))
     parts = max(-(-count // ROWS_PER_SEGMENT), min(-(-count // size), SEGMENTS_AT_MOST))
     ordered = numbered.repartitionByRange(parts, "__t").sortWithinPartitions("__t", "__file", "__id")
     placed = (
