@@ -111,3 +111,72 @@ def test_a_tick_closes_windows_of_a_silent_stream(spark: Any) -> None:
     expected = [identity(a) for a in evaluate(stream + OLD, {"p": BATCHES["p"][:1]})]
     assert sorted(map(repr, map(identity, sink.answers))) == sorted(map(repr, expected))
     session.stop()
+
+
+COUNTS = "CREATE QUERY counts AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds');"
+
+
+def test_a_query_that_starts_to_read_another_answers_only_what_it_saw_whole(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + COUNTS, TABLES)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:2]})
+    outer = "CREATE QUERY outer AS SELECT SUM(n) AS n FROM counts GROUP BY window(ts, '10 seconds');"
+    session.sql(outer)
+    take_turns(session, TABLES)
+    session.stop()
+    truth = {identity(a) for a in evaluate(STREAM + COUNTS + outer, BATCHES)}
+    assert of(sink.answers, "outer")
+    assert {identity(a) for a in sink.answers} <= truth
+
+
+def test_a_changed_inner_step_starts_the_outer_one_anew(spark: Any) -> None:
+    first = "CREATE QUERY q AS SELECT SUM(n) AS n FROM (SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds')) i GROUP BY window(ts, '20 seconds');"
+    other = first.replace("COUNT(*)", "MAX(size)")
+    session = scripted_session(spark, STREAM + first, TABLES)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:2]})
+    before = len(sink.answers)
+    session.sql("DROP QUERY q;" + other)
+    take_turns(session, TABLES)
+    session.stop()
+    truth = {identity(a) for a in evaluate(STREAM + other, BATCHES)}
+    assert sink.answers[before:]
+    assert {identity(a) for a in sink.answers[before:]} <= truth
+
+
+def test_new_windows_over_rows_begin_with_their_own_first_row(spark: Any) -> None:
+    old = "CREATE QUERY rows AS SELECT SUM(size) AS s FROM p GROUP BY tuples(7);"
+    session = scripted_session(spark, STREAM + old, TABLES)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:2]})
+    new = (
+        "CREATE QUERY more AS SELECT SUM(port) AS s, COUNT(DISTINCT size) AS d FROM p GROUP BY tuples(7);"
+        "CREATE QUERY long AS SELECT COUNT(*) AS n FROM p GROUP BY tuples(20, 5);"
+    )
+    session.sql(new)
+    take_turns(session, TABLES)
+    session.stop()
+    found = [a for a in sink.answers if a.query in ("more", "long")]
+    truth = evaluate(STREAM + new, {"p": BATCHES["p"][2:]})
+    assert sorted(map(repr, map(identity, found))) == sorted(map(repr, map(identity, truth)))
+    kept = [identity(a) for a in evaluate(STREAM + old, BATCHES)]
+    assert sorted(map(repr, map(identity, of(sink.answers, "rows")))) == sorted(map(repr, kept))
+
+
+def test_a_new_predicate_on_a_shared_table_survives_a_turn_without_rows(spark: Any) -> None:
+    seconds = [0.0]
+    clocks = Clocks(seconds=lambda: seconds[0], now=lambda: EPOCH)
+    stream = STREAM.replace("TIMESTAMP BY ts", "TIMESTAMP BY ts IDLE 5 SECONDS")
+    session = scripted_session(spark, stream + OLD, TABLES, clocks=clocks, ends=False)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:1]})
+    session.sql(
+        "CREATE QUERY fresh AS SELECT SUM(size) AS s FROM p WHERE port = 2 GROUP BY window(ts, '10 seconds', '1 second')"
+    )
+    seconds[0] += 60.0
+    assert session.engine.tick("p")
+    session.stop()

@@ -25,18 +25,29 @@ def create_stream(
     options: Mapping[str, str] | None = None,
     payload: str | None = None,
     key: Sequence[str] = (),
+    payload_options: Mapping[str, str] | None = None,
     lateness: str = "",
+    tolerance: str = "",
+    max_rate: str = "",
+    idle: str = "",
 ) -> str:
-    """``CREATE STREAM``.
+    """``CREATE STREAM``; lengths of time and the rate as SQL writes them, such as ``2 SECONDS``.
 
     >>> create_stream("p", {"ts": "TIMESTAMP"}, "replay", "ts", options={"path": "trace.parquet"})
     "CREATE STREAM `p` (`ts` TIMESTAMP) USING replay OPTIONS ('path' 'trace.parquet') TIMESTAMP BY ts"
     """
     text = f"CREATE STREAM {quoted_name(name)} ({_columns(columns)}) USING {format_}{_options(options)}"
-    text += f" FORMAT {payload}" if payload else ""
+    text += f" FORMAT {payload}{_options(payload_options)}" if payload else ""
     text += f" KEY ({', '.join(map(quoted_name, key))})" if key else ""
     text += f" TIMESTAMP BY {timestamp_by}"
-    return text + (f" LATENESS {lateness}" if lateness else "")
+    for clause, value in (
+        ("LATENESS", lateness),
+        ("TOLERANCE", tolerance),
+        ("MAX RATE", max_rate),
+        ("IDLE", idle),
+    ):
+        text += f" {clause} {value}" if value else ""
+    return text
 
 
 def create_table(

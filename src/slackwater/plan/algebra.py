@@ -56,7 +56,10 @@ def _moments(final: str) -> Algebra:
 _ALGEBRAS: dict[str, Algebra] = {
     "count": Algebra("partials", True, (_COUNT,), "n"),
     "sum": Algebra("partials", True, (_SUM,), "total"),
-    "avg": Algebra("partials", True, (_COUNT, _SUM), "average"),
+    # as a double, as Spark does: a sum of large whole numbers would overflow
+    "avg": Algebra(
+        "partials", True, (_COUNT, Partial("total", "sum(cast({x} as double))", "sum")), "average"
+    ),
     "min": Algebra("partials", False, (Partial("least", "min({x})", "min"),), "least"),
     "max": Algebra("partials", False, (Partial("largest", "max({x})", "max"),), "largest"),
     "bool_and": Algebra("partials", False, (Partial("least", "min({x})", "min"),), "least"),

@@ -119,6 +119,11 @@ def raw_call(node: exp.Expr, functions: Functions) -> RawCall:
     if isinstance(argument, exp.Distinct):
         if function in ("sum", "avg"):
             return RawCall(f"{function}_distinct", (argument.expressions[0],))
+        if function not in ("min", "max", "bool_and", "bool_or"):
+            raise UnsupportedAggregate(
+                f"{function.upper()}(DISTINCT …) is not an aggregate that Slackwater keeps",
+                "there are COUNT, SUM and AVG of DISTINCT values",
+            )
         argument = argument.expressions[0]
     return RawCall(function, (argument,))
 

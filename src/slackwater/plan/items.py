@@ -8,7 +8,7 @@ from slackwater.language.durations import parse_duration
 from slackwater.plan.calls import UnsupportedAggregate, extract, is_aggregate, raw_call
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import Call, Key, Output, Step, TimeWindow, TupleWindow, Window
-from slackwater.plan.scope import Scope, canonical
+from slackwater.plan.scope import Scope, canonical, source_column
 
 
 def aggregate_step(select: exp.Select, name: str, scope: Scope, functions: Functions) -> Step:
@@ -125,7 +125,11 @@ class _Builder:
                 f"window() takes a time column, a size, and maybe a slide and an offset; got {len(arguments)}"
             )
         time = arguments[0]
-        if not isinstance(time, exp.Column) or time.name.lower() != self.scope.time.lower():
+        if (
+            not isinstance(time, exp.Column)
+            or time.name.lower() != self.scope.time.lower()
+            or self.scope.sql(time) != canonical(source_column(self.scope.time))
+        ):
             raise self.scope.error(
                 f"windows run over the time of {self.scope.path.source}, which is {self.scope.time}; "
                 f"found {time.sql('spark')}",

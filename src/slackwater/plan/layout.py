@@ -16,7 +16,17 @@ from slackwater.plan.algebra import algebra
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import Call, Path, Step, TupleWindow
-from slackwater.plan.signature import Constants, Signature, matches, member_id, shape, signature_of
+from slackwater.plan.scope import digest
+from slackwater.plan.signature import (
+    Constants,
+    Signature,
+    can_vary,
+    kinds,
+    matches,
+    member_id,
+    shape,
+    signature_of,
+)
 from slackwater.plan.tables import CallPlan, Column, Plan, StepPlan, Table
 
 ALIKE_ENOUGH = 8
@@ -24,8 +34,8 @@ ALIKE_ENOUGH = 8
 FINER_AT_MOST = 60
 """A step joins a table of narrower panes only if they are at most so many times narrower."""
 
-_Group = tuple[tuple[object, ...], tuple[str, ...]]
-"""A shape with the keys it is grouped by."""
+_Group = tuple[tuple[object, ...], tuple[str, ...], tuple[bool, ...]]
+"""A shape, the keys it is grouped by, and which of its constants are strings."""
 
 FIRST_TIME = Column(None, None, "s.__t", "min({x})", "min")
 LAST_TIME = Column(None, None, "s.__t", "max({x})", "max")
@@ -42,18 +52,35 @@ def extend(plan: Plan, catalog: Catalog) -> Plan:
     for name, step in catalog.steps.items():
         before = plan.steps.get(name)
         # what a step reads and holds decides; its contract changes nothing about its panes
-        if before is not None and before.step == step:
+        if before is not None and before.step == step and _reads_the_same(step, plan, catalog):
             builder.keep(before, plan)
         elif step.current or not step.aggregates:
             builder.steps[name] = StepPlan(step, None)
         else:
             new.append(step)
+    generations = [table.generation for table in builder.tables.values() if table.tuples]
+    builder.generation = max(generations, default=0) + 1
     alike = _alike(new, builder)
     for step in new:
         builder.add(step, alike.get(step.name))
     order = list(catalog.steps)
     steps = {name: builder.steps[name] for name in order}
     return builder.plan(steps)
+
+
+def _reads_the_same(step: Step, plan: Plan, catalog: Catalog) -> bool:
+    """Whether all that a step reads, down to the stream, is as it was in the earlier plan."""
+    below = catalog.step_of(step.path.source)
+    if below is None:
+        return True
+    before = plan.steps.get(below.name.lower())
+    return before is not None and before.step == below and _reads_the_same(below, plan, catalog)
+
+
+def _origin(step: Step, catalog: Catalog) -> str:
+    """A name for what a step reads, down to the stream; empty where it reads the stream."""
+    below = catalog.step_of(step.path.source)
+    return "" if below is None else digest(below, _origin(below, catalog), length=12)
 
 
 def _alike(steps: Iterable[Step], builder: _Builder) -> dict[str, tuple[Signature, Constants]]:
@@ -63,16 +90,16 @@ def _alike(steps: Iterable[Step], builder: _Builder) -> dict[str, tuple[Signatur
     existing = list(dict.fromkeys(t.signature for t in builder.tables.values() if t.signature is not None))
     signature: Signature | None
     for step in steps:
-        if not _can_share(step, builder.functions) or not step.path.predicates:
+        if not _can_share(step, builder.functions) or not step.path.predicates or not can_vary(step.path):
             continue
         for signature in existing:
             constants = matches(signature, step.path)
-            if constants is not None:
+            if constants is not None and kinds(constants) == builder.kinds_of(signature):
                 found[step.name] = (signature, constants)
                 break
         else:
             key, constants = shape(step.path)
-            groups[(key, tuple(k.sql for k in step.keys))].append((step, constants))
+            groups[(key, tuple(k.sql for k in step.keys), kinds(constants))].append((step, constants))
     tested = _tested_alike(builder)
     for group, members in groups.items():
         key = group[0]
@@ -92,7 +119,7 @@ def _tested_alike(builder: _Builder) -> dict[_Group, list[Constants]]:
         step = plan.step
         if plan.member is None and step.path.predicates and step.aggregates and not step.current:
             key, constants = shape(step.path)
-            found[(key, tuple(k.sql for k in step.keys))].append(constants)
+            found[(key, tuple(k.sql for k in step.keys), kinds(constants))].append(constants)
     return found
 
 
@@ -131,10 +158,19 @@ class _Builder:
     columns: dict[str, dict[str, Column]] = field(default_factory=dict)
     members: dict[str, dict[int, Constants]] = field(default_factory=dict)
     steps: dict[str, StepPlan] = field(default_factory=dict)
+    generation: int = 0
+    """Tuple windows of one generation count the same rows: those that came since all of them are there."""
 
     @property
     def functions(self) -> Functions:
         return self.catalog.functions
+
+    def kinds_of(self, signature: Signature) -> tuple[bool, ...]:
+        """Which constants of a signature's members are strings."""
+        for id_, table in self.tables.items():
+            if table.signature == signature:
+                return next((kinds(c) for c in self.members[id_].values()), ())
+        return ()
 
     def plan(self, steps: dict[str, StepPlan]) -> Plan:
         columns = {id_: tuple(columns.values()) for id_, columns in self.columns.items()}
@@ -227,6 +263,8 @@ class _Builder:
             path,
             signature,
             aggregate,
+            _origin(step, self.catalog),
+            self.generation if isinstance(window, TupleWindow) else 0,
         )
         for table in self.tables.values():
             if (

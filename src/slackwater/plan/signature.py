@@ -87,6 +87,8 @@ def shape(path: Path) -> tuple[tuple[object, ...], Constants]:
     >>> shape(Path("p", (), ("s.`dport` = 80", "s.`size` > 5")))[1]
     ('80', '5')
     """
+    if not can_vary(path):
+        return (path.source, path.lookups, path.predicates), ()
     templates = []
     constants: list[str] = []
     for predicate in path.predicates:
@@ -94,6 +96,16 @@ def shape(path: Path) -> tuple[tuple[object, ...], Constants]:
         templates.append(template)
         constants += found
     return (path.source, path.lookups, tuple(templates)), tuple(constants)
+
+
+def can_vary(path: Path) -> bool:
+    """Whether constants can be told from the text: not where it holds what stands for them."""
+    return not any(mark in predicate for predicate in path.predicates for mark in "?{}")
+
+
+def kinds(constants: Constants) -> tuple[bool, ...]:
+    """Which constants are strings: a number and a string are compared in different ways."""
+    return tuple(constant.startswith("'") for constant in constants)
 
 
 def _holes(predicate: str) -> tuple[str, list[str]]:
@@ -162,6 +174,8 @@ def signature_of(key: tuple[object, ...], members: Sequence[Constants]) -> Signa
 
 def matches(signature: Signature, path: Path) -> Constants | None:
     """The constants with which a path is a member of a signature, None where it is none."""
+    if not can_vary(path):
+        return None
     (source, lookups, templates), constants = shape(path)
     if (source, lookups) != (signature.source, signature.lookups):
         return None

@@ -49,6 +49,10 @@ class Table:
     path: Path | None = None
     signature: Signature | None = None
     aggregate: str | None = None
+    origin: str = ""
+    """What the source is, where it is a step: another step of the same name has other rows."""
+    generation: int = 0
+    """For tuple windows: which rows were the first to be numbered."""
 
     @property
     def id(self) -> str:

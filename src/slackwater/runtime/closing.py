@@ -71,7 +71,9 @@ class Closing:
         if window not in self._runs:
             self._runs[window] = self._fold(window, names)
         runs = self._runs[window]
-        if runs is None:
+        needed = {plan.presence[1], *(name for call in plan.calls for name in call.columns.values())}
+        if runs is None or not needed <= runs.columns.keys():
+            # a partial that is new has no rows yet
             return None
         parts = [self._groups(p.member) for p in plans]
         groups = np.concatenate(parts)

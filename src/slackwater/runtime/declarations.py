@@ -33,9 +33,13 @@ class Declarations(ABC):
         options: Mapping[str, str] | None = None,
         payload: str | None = None,
         key: Sequence[str] = (),
+        payload_options: Mapping[str, str] | None = None,
         lateness: str = "",
+        tolerance: str = "",
+        max_rate: str = "",
+        idle: str = "",
     ) -> None:
-        """``CREATE STREAM``: columns by name with their Spark SQL types."""
+        """``CREATE STREAM``: columns by name with their Spark SQL types, lengths of time as in SQL."""
         text = create_stream(
             name,
             columns,
@@ -44,7 +48,11 @@ class Declarations(ABC):
             options=options,
             payload=payload,
             key=key,
+            payload_options=payload_options,
             lateness=lateness,
+            tolerance=tolerance,
+            max_rate=max_rate,
+            idle=idle,
         )
         self.sql(text)
 

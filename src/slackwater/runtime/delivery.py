@@ -130,7 +130,9 @@ def read_results(path: Path) -> Iterator[pa.Table]:
 def handed_on(step: Step, result: pa.Table) -> pa.Table:
     """A result as rows for the steps that read it: items by name, time, order."""
     stamp = pa.timestamp("us", tz="UTC")
-    order = pc.sort_indices(result, [("we", "ascending"), ("ws", "ascending")])
+    keys = [f"k{i}" for i in range(len(step.keys)) if not pa.types.is_nested(result[f"k{i}"].type)]
+    by = [(name, "ascending", "at_start") for name in ("we", "ws", *keys)]
+    order = pc.sort_indices(result, by)
     result = result.take(order)
     columns: dict[str, pa.Array] = {o.name: _whole(result[f"o{i}"]) for i, o in enumerate(step.outputs)}
     time = _whole(result[_time_of(step)])
@@ -150,7 +152,9 @@ def handed_on_sql(step: Step) -> list[str]:
     items.setdefault(step.time, f"timestamp_micros({time})")
     items.setdefault("window_start", "timestamp_micros(ws)")
     items.setdefault("window_end", "timestamp_micros(we)")
-    order = ["CAST(0 AS BIGINT) AS __part", "monotonically_increasing_id() AS __seq"]
+    # only windows over rows ask for the order; for others Spark leaves this out
+    by = ", ".join(["we", "ws", *(f"k{i}" for i in range(len(step.keys)))])
+    order = ["CAST(0 AS BIGINT) AS __part", f"CAST(row_number() OVER (ORDER BY {by}) AS BIGINT) AS __seq"]
     return [*(f"{sql} AS `{name}`" for name, sql in items.items()), f"{time} AS __t", *order]
 
 

@@ -12,7 +12,8 @@ from slackwater.errors import RunError
 from slackwater.language.contracts import Contract
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
-from slackwater.plan.panes import AFTER_ALL
+from slackwater.plan.model import TimeWindow
+from slackwater.plan.panes import AFTER_ALL, last_closed
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision, exact
 from slackwater.runtime.board import Board
@@ -84,9 +85,8 @@ class Engine:
 
     def open(self, catalog: Catalog, script: list[str]) -> None:
         """Make a catalog the latest version where it is not, and go on from the last commit."""
-        if catalog != self.catalog or self.versions.latest == 0:
-            self.versions.propose(catalog)
-        self.state.script = script
+        if catalog != self.catalog or script != self.versions.script or self.versions.latest == 0:
+            self.versions.propose(catalog, script)
         for stream in catalog.streams.values():
             state = self.state.streams.setdefault(stream.name.lower(), StreamState())
             self._logs[stream.name.lower()] = PaneLog(self.journal, state)
@@ -111,11 +111,15 @@ class Engine:
         """Finish a tick or an end that was decided and not committed; a batch comes again by itself."""
         with self.lock:
             state = self.state.streams[stream.lower()]
-            # silence counts from here: a stream that never speaks again must close its windows too
-            self._heard[stream.lower()] = self._clocks.seconds()
+            # a stream that never speaks again must close its windows too
+            self.hear(stream)
             pending = self.journal.record(stream, state.turn + 1)
             if pending is not None and pending.kind != "batch":
-                self._turn(pending, self.executor.session, None)
+                self._unbidden(pending)
+
+    def hear(self, stream: str) -> None:
+        """The stream is not silent: the time of silence counts from now."""
+        self._heard[stream.lower()] = self._clocks.seconds()
 
     def batch(self, stream: str, batch: DataFrame, number: int) -> None:
         """Spark's call for each micro-batch of a stream."""
@@ -183,10 +187,29 @@ class Engine:
                 return False
             if target <= state.watermark(stream):
                 return False
+            if not self._closes_some(stream, state, target):
+                return False
             decision = Decision(stream, state.turn + 1, "tick", self.versions.latest, target)
             self.journal.write_record(decision)
-            self._turn(decision, self.executor.session, None)
+            self._unbidden(decision)
             return True
+
+    def _closes_some(self, stream: str, state: StreamState, target: int) -> bool:
+        """Whether a window over time would close if the watermark moved to a target."""
+        closed = state.watermark(stream)
+        windows = [s.step.window for s in self.versions.plan(self.versions.latest).steps_of_stream(stream)]
+        return any(
+            isinstance(w, TimeWindow) and last_closed(w, target) > last_closed(w, max(closed, -target))
+            for w in windows
+        )
+
+    def _unbidden(self, decision: Decision) -> None:
+        """A turn that no batch has called for; what breaks it stops the run, as in a batch."""
+        try:
+            self._turn(decision, self.executor.session, None)
+        except BaseException as error:
+            self.error = error
+            raise
 
     def _turn(self, decision: Decision, session: SparkSession, frame: DataFrame | None) -> Turn:
         stream = decision.stream

@@ -18,6 +18,8 @@ from slackwater.spark.execute import parquet_bounds
 
 RESIDENT_ROWS = 1_000_000
 """A table with more partials than this is read by Spark, not held by the driver."""
+RESIDENT_CELLS = 20_000_000
+"""Panes times groups that the driver holds of a table: its arrays are dense."""
 FILES_AT_MOST = 48
 """From so many files on, a table held by the driver is written anew as one."""
 
@@ -31,6 +33,8 @@ class PaneLog:
         self._stores: dict[str, PaneStore] = {}
         self._doomed: list[Path] = []
         self._plan = Plan()
+        self._large: set[str] = set()
+        """Tables whose panes by groups outgrew the driver."""
 
     def adopt(self, plan: Plan, stream: str) -> None:
         """Go on under another plan: tables that nobody reads any more are forgotten."""
@@ -94,7 +98,11 @@ class PaneLog:
         if table.kind != "partials":
             return None
         listed = self.files(table_id)
-        if not table.small and sum(f.rows for f in listed) > RESIDENT_ROWS:
+        held = self._stores.get(table_id)
+        if held is not None and held.cells > RESIDENT_CELLS:
+            self._large.add(table_id)
+        rows = sum(f.rows for f in listed)
+        if not table.small and (table_id in self._large or rows > RESIDENT_ROWS or self._nested(listed)):
             self._stores.pop(table_id, None)
             return None
         if table_id not in self._stores:
@@ -108,6 +116,14 @@ class PaneLog:
                 store.add(_read(self._journal.root / file.path))
             self._stores[table_id] = store
         return self._stores[table_id]
+
+    def _nested(self, listed: list[LogFile]) -> bool:
+        """Whether keys or values are arrays or structs, which only Spark can compare."""
+        if not listed:
+            return False
+        path = self._journal.root / listed[-1].path
+        file = path if path.is_file() else next(iter(sorted(path.glob("*.parquet"))))
+        return any(pa.types.is_nested(field.type) for field in pq.read_schema(file))
 
     def prune(self, table_id: str, before: int) -> None:
         """Forget panes that no window needs any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 from slackwater.errors import PlanError, RunError, SlackwaterError
 from slackwater.language.aggregates import UserAggregate
 from slackwater.language.parse import parse
-from slackwater.language.statements import CreateStream, Explain, ExplainFormat
+from slackwater.language.statements import CreateStream, Drop, Explain, ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.plan.functions import Functions
@@ -82,16 +83,20 @@ class Session(Declarations):
                 name = statement.statement.name if statement.statement is not None else statement.name
                 explained.append(explain(extend(Plan(), shown), statement.format, name))
                 continue
-            if isinstance(statement, CreateStream) and self._engine is not None:
+            stream = isinstance(statement, CreateStream) or (
+                isinstance(statement, Drop) and statement.kind == "stream"
+            )
+            if stream and self._engine is not None:
                 raise statement.source.error(
-                    "streams are declared before the run starts",
-                    hint="stop, add it to the file, and run again",
+                    "streams are declared and dropped before the run starts",
+                    hint="stop, change the file, and run again",
                 )
             catalog = catalog.apply(statement)
             if self._engine is None:
                 self._script.append(statement.sql)
         if self._engine is not None and catalog != self.catalog:
             self._check(catalog)
+            self._begin_reading(catalog)
             self._engine.change(catalog)
         self.catalog = catalog
         self._script_text += text.rstrip().rstrip(";") + ";\n" if self._engine is None else ""
@@ -155,7 +160,10 @@ class Session(Declarations):
         self._engine = engine
         try:
             if engine.versions.latest:
-                self.catalog, self._script = reconcile(engine.catalog, engine.state.script, self._script_text)
+                self.catalog, self._script = reconcile(
+                    engine.catalog, engine.versions.script, self._script_text
+                )
+                read = self._read_streams()
             self._check(self.catalog)
             for name in read:
                 engine.sources[name] = self._open_source(spark, journal, name)
@@ -175,6 +183,17 @@ class Session(Declarations):
             return
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="slackwater-ticker")
         self._ticker.start()
+
+    def _begin_reading(self, catalog: Catalog) -> None:
+        """Start the streams that a change is the first to read."""
+        engine = self.engine
+        for step in catalog.queries.values():
+            name = step.stream.lower()
+            if not step.current and name not in engine.sources:
+                engine.sources[name] = self._open_source(engine.executor.session, engine.journal, name)
+                engine.recover(name)
+                if self._ticker is not None:
+                    self._start_stream(engine, name)
 
     def _open_source(self, spark: SparkSession, journal: Journal, name: str) -> StreamSource:
         declared = self.catalog.streams[name]
@@ -237,14 +256,19 @@ class Session(Declarations):
             engine = self._engine
             if engine is None:
                 return
-            for name in list(self._running):
-                try:
+            for name, running in list(self._running.items()):
+                if running.starting():
+                    # Spark has not looked for rows yet: that is no silence
+                    engine.hear(name)
+                    continue
+                if not running.waiting():
+                    continue
+                with contextlib.suppress(SlackwaterError):
+                    # the engine keeps what broke it, and poll() raises it
                     engine.tick(self.catalog.streams[name].name)
-                except SlackwaterError as error:
-                    engine.error = error
-            running = dict(self._running)
-            broken = engine.error is not None or any(r.problem() is not None for r in running.values())
-            if broken or all(engine.state.streams[name].ended for name in running):
+            present = dict(self._running)
+            broken = engine.error is not None or any(r.problem() is not None for r in present.values())
+            if broken or all(engine.state.streams[name].ended for name in present):
                 # nothing more will come: those who read answers() need not wait for stop()
                 self._iterator.close()
                 return

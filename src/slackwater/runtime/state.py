@@ -65,8 +65,6 @@ class RunState:
     step: int = 0
     streams: dict[str, StreamState] = field(default_factory=dict)
     marks: dict[str, Any] = field(default_factory=dict)
-    script: list[str] = field(default_factory=list)
-    """The statements of the file as last applied: a restart applies only what has changed."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,4 +72,4 @@ class RunState:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunState:
         streams = {name: StreamState.from_json(s) for name, s in value.get("streams", {}).items()}
-        return cls(value["step"], streams, dict(value.get("marks", {})), list(value.get("script", [])))
+        return cls(value["step"], streams, dict(value.get("marks", {})))

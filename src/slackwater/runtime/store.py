@@ -48,7 +48,9 @@ class Values:
         plain = pa.array(values, mask=~present)
         if pa.types.is_boolean(self.type):
             return pc.cast(plain, pa.bool_())
-        return plain.cast(pa.int64() if self.kind == "int" else pa.float64()).cast(self.type)
+        if pa.types.is_date32(self.type) or pa.types.is_time32(self.type):
+            plain = plain.cast(pa.int32())
+        return plain.cast(self.type)
 
 
 def _kind(type_: pa.DataType) -> str:
@@ -74,6 +76,14 @@ _EMPTY: dict[str, Any] = {
     "object": lambda merge: None,
     "seen": lambda merge: False,
 }
+
+
+def _one_nan(column: pa.ChunkedArray) -> list[Any]:
+    """Keys as Python values; all NaNs are one object, so that they are one group as in Spark."""
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_floating(column.type):
+        return [np.nan if v is not None and v != v else v for v in values]
+    return values
 
 
 def seen(name: str) -> str:
@@ -148,8 +158,6 @@ class PaneStore:
             old = tuple(self._data[n][row, group] for n in names)
             new = tuple(incoming[n] for n in names)
             merge = moments if len(names) == 3 else merge_for(self.merges[names[0]], old[0].dtype)
-            # NaN means nothing where a mean is missing: an empty set's mean is never read, only weighed by 0
-            new = tuple(np.nan_to_num(c) if len(names) == 3 else c for c in new)
             for name, merged in zip(names, merge(old, new), strict=True):
                 if len(names) == 1 or self.merges[name] != "sum":
                     self._data[name][row, group] = merged
@@ -240,7 +248,7 @@ class PaneStore:
         if not self.keys:
             self.groups.setdefault((), 0)
             return np.zeros(table.num_rows, dtype=np.int64)
-        columns = [table[key].to_pylist() for key in self.keys]
+        columns = [_one_nan(table[key]) for key in self.keys]
         known = self.groups
         index = np.empty(table.num_rows, dtype=np.int64)
         for i, group in enumerate(zip(*columns, strict=True)):

@@ -10,7 +10,8 @@ from slackwater.language.statements import CreateQuery, CreateStream, CreateTabl
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
-from slackwater.plan.panes import BEFORE_ALL
+from slackwater.plan.model import TupleWindow
+from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL, first_start
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.state import StreamState
@@ -22,6 +23,8 @@ class Versions:
     def __init__(self, journal: Journal, functions: Functions) -> None:
         self._journal = journal
         self._plans: dict[int, Plan] = {0: Plan()}
+        self.script: list[str] = []
+        """The statements of the file as last applied: a restart applies only what has changed."""
         for number, kept in journal.versions().items():
             try:
                 catalog = Catalog.from_sql(kept["sql"], functions)
@@ -31,6 +34,7 @@ class Versions:
                     "hint: register the functions it uses, or start over with --fresh"
                 ) from error
             self._plans[number] = extend(self._plans[number - 1], catalog)
+            self.script = list(kept.get("script", []))
 
     @property
     def latest(self) -> int:
@@ -39,11 +43,13 @@ class Versions:
     def plan(self, number: int) -> Plan:
         return self._plans[number]
 
-    def propose(self, catalog: Catalog) -> int:
+    def propose(self, catalog: Catalog, script: list[str] | None = None) -> int:
         """Make a catalog the latest version; the streams adopt it at their next turn."""
         number = self.latest + 1
         plan = extend(self._plans[number - 1], catalog)
-        self._journal.write_version(number, {"sql": catalog.sql()})
+        if script is not None:
+            self.script = script
+        self._journal.write_version(number, {"sql": catalog.sql(), "script": self.script})
         self._plans[number] = plan
         return number
 
@@ -56,6 +62,17 @@ def partials_of(step: StepPlan) -> set[str]:
     if step.presence is not None:
         names.add(f"{step.presence[0]}/{step.presence[1]}{member}")
     return names
+
+
+def handed_watermark(state: StreamState, stream: str, plan: Plan, source: str) -> int:
+    """Up to where a source has handed its rows on: a stream's watermark, a step's first open window."""
+    if source.lower() == stream.lower():
+        return state.watermark(stream)
+    step = plan.steps[source.lower()].step
+    below = handed_watermark(state, stream, plan, step.path.source)
+    if isinstance(step.window, TupleWindow) or step.window is None or abs(below) >= AFTER_ALL:
+        return below
+    return first_start(step.window, below)
 
 
 def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: int) -> None:
@@ -71,7 +88,7 @@ def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: in
         step = plan.step
         name = step.name.lower()
         nested = after.catalog.step_of(step.path.source) is not None
-        start = max(state.watermark(step.path.source), BEFORE_ALL) if nested else fresh
+        start = handed_watermark(state, stream, after, step.path.source) if nested else fresh
         for partial in partials_of(plan):
             kept[partial] = state.partial_since.get(partial, start)
         if before.steps.get(name) == plan and name in state.since:
@@ -84,6 +101,13 @@ def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: in
         if nested:
             earliest = max(earliest, since.get(step.path.source.lower(), BEFORE_ALL))
         since[name] = earliest
+    # up to where a step has handed rows on is known only while somebody reads it
+    for name in [n for n in state.watermarks if n != stream.lower() and not after.steps_on(n)]:
+        del state.watermarks[name]
+    for plan in after.steps_of_stream(stream):
+        name = plan.step.name.lower()
+        if after.steps_on(name) and name not in state.watermarks:
+            state.watermarks[name] = handed_watermark(state, stream, after, name)
     state.partial_since = kept
     state.since = since
     live = {t for plan in after.steps_of_stream(stream) for t in plan.tables}

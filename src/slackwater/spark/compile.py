@@ -300,7 +300,7 @@ def _constants(signature: Signature, rows: list[tuple[int, int | None, tuple[str
             f"({', '.join([f'{member}L', f'{cell}L' if cell is not None else 'NULL', *e])})" for e in expanded
         ]
     names = ", ".join(["q", "cell", *(f"c{i}" for i in range(len(rows[0][2])))])
-    return f"SELECT * FROM VALUES {', '.join(lines)} AS t({names})"
+    return f"SELECT DISTINCT * FROM VALUES {', '.join(lines)} AS t({names})"
 
 
 def _emit(step: Step) -> str:

@@ -21,6 +21,10 @@ class Running:
         exception = self._query.exception()
         return None if exception is None else str(exception).split("\n")[0]
 
+    def starting(self) -> bool:
+        """Whether Spark has yet to look for rows for the first time."""
+        return str(self._query.status["message"]).startswith("Initializing")
+
     def waiting(self) -> bool:
         """Whether Spark has looked for rows and found none: a silent stream, not one that is behind."""
         status = self._query.status
