@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from slackwater.errors import SlackwaterError, StateError
-from slackwater.language.parse import parse
-from slackwater.language.statements import CreateQuery, CreateStream, CreateTable, CreateView
+from slackwater.language.parse import parse, parse_one
+from slackwater.language.statements import (
+    AlterQuery,
+    AnyStatement,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    CreateView,
+)
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
@@ -122,26 +130,40 @@ def reconcile(
 ) -> tuple[Catalog, list[str]]:
     """The catalog after a restart with a script: only what has changed in it since is applied.
 
-    Queries that were created or dropped while running stay as they are.
+    What was created, altered or dropped while running stays so, unless the script now says otherwise.
     """
     statements = parse(script, file=file)
     wanted = [s.sql for s in statements]
     if wanted == list(applied):
         return catalog, wanted
-    gone = [sql for sql in applied if sql not in wanted]
-    for old in reversed([s for sql in gone for s in parse(sql)]):
-        if isinstance(old, CreateStream | CreateTable):
-            new = next(
-                (s for s in statements if getattr(s, "name", "") == old.name and type(s) is type(old)), None
+    _same_sources(catalog, applied, statements)
+    declares = CreateStream | CreateTable | CreateView | CreateQuery
+    after = Catalog(functions=catalog.functions)
+    for statement in statements:
+        dropped = isinstance(statement, declares) and statement.name.lower() not in catalog.declared
+        if not (dropped and statement.sql in applied):
+            after = after.apply(statement)
+    for name, declared in catalog.declared.items():
+        if declared.sql not in applied and name not in after.declared:
+            after = after.apply(declared)
+    changed = [s for s in statements if s.sql not in applied]
+    decided = {s.name.lower() for s in changed if isinstance(s, CreateQuery | AlterQuery)}
+    kept = {n: c for n, c in catalog.contracts.items() if n in after.contracts and n not in decided}
+    return replace(after, contracts={**after.contracts, **kept}), wanted
+
+
+def _same_sources(catalog: Catalog, applied: Sequence[str], statements: Sequence[AnyStatement]) -> None:
+    """Raise where a stream or table is declared otherwise than the state was made with."""
+    wanted = {s.sql for s in statements}
+    for sql in applied:
+        old = parse_one(sql)
+        if (
+            isinstance(old, CreateStream | CreateTable)
+            and sql not in wanted
+            and old.name.lower() in catalog.declared
+        ):
+            kind = "stream" if isinstance(old, CreateStream) else "table"
+            raise StateError(
+                f"{kind} {old.name} has changed since this state was written; "
+                "start over with --fresh, or keep its declaration as it was"
             )
-            if new is not None or old.name.lower() in catalog.declared:
-                kind = "stream" if isinstance(old, CreateStream) else "table"
-                raise StateError(
-                    f"{kind} {old.name} has changed since this state was written; "
-                    "start over with --fresh, or keep its declaration as it was"
-                )
-        elif isinstance(old, CreateQuery | CreateView) and old.name.lower() in catalog.declared:
-            kind = "QUERY" if isinstance(old, CreateQuery) else "VIEW"
-            catalog = catalog.apply_all(parse(f"DROP {kind} `{old.name.replace('`', '``')}`"))
-    catalog = catalog.apply_all(s for s in statements if s.sql not in applied)
-    return catalog, wanted

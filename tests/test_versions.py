@@ -1,0 +1,56 @@
+"""A restart applies what has changed in the file, and keeps what was changed while running."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.errors import StateError
+from slackwater.language.parse import parse
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.functions import Functions
+from slackwater.runtime.versions import reconcile
+
+STREAM = "CREATE STREAM p (ts TIMESTAMP, x INT) USING replay OPTIONS (path 'x') TIMESTAMP BY ts;\n"
+VIEW = "CREATE VIEW v AS SELECT SUM(x) AS s FROM p GROUP BY window(ts, '1 minute');\n"
+READER = "CREATE QUERY w AS SELECT MAX(s) AS m FROM v GROUP BY window(ts, '1 hour');\n"
+COUNT = "CREATE QUERY n AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '1 minute') WITH ERROR 5%;\n"
+
+
+def after(script: str, live: str, again: str) -> Catalog:
+    """The catalog after a run of a script, changes while running, and a restart with another script."""
+    catalog = Catalog.from_sql(script, Functions()).apply_all(parse(live))
+    return reconcile(catalog, [s.sql for s in parse(script)], again)[0]
+
+
+def test_the_same_file_changes_nothing() -> None:
+    script = STREAM + VIEW + READER + COUNT
+    live = "DROP QUERY w; ALTER QUERY n WITH EXACT"
+    found = after(script, live, script)
+    assert set(found.queries) == {"n"}
+    assert str(found.contracts["n"]) == "EXACT"
+
+
+def test_a_changed_view_takes_its_readers_along() -> None:
+    changed = VIEW.replace("SUM(x)", "MIN(x)")
+    found = after(
+        STREAM + VIEW + READER + COUNT, "ALTER QUERY n WITH EXACT", STREAM + changed + READER + COUNT
+    )
+    assert found.steps["v"].calls[0].function == "min"
+    assert "w" in found.queries
+    assert str(found.contracts["n"]) == "EXACT", "what was altered while running stays so"
+
+
+def test_a_query_that_the_file_has_lost_goes_and_a_new_one_comes() -> None:
+    live = "CREATE QUERY live AS SELECT MAX(x) AS m FROM p GROUP BY window(ts, '1 second')"
+    found = after(STREAM + COUNT, live, STREAM + COUNT.replace("QUERY n", "QUERY other"))
+    assert set(found.queries) == {"other", "live"}
+
+
+def test_a_contract_changed_in_the_file_goes_before_one_changed_while_running() -> None:
+    found = after(STREAM + COUNT, "ALTER QUERY n WITH EXACT", STREAM + COUNT.replace("5%", "1%"))
+    assert str(found.contracts["n"]) == "ERROR 1%"
+
+
+def test_a_changed_stream_is_refused() -> None:
+    with pytest.raises(StateError, match="stream p has changed"):
+        after(STREAM + COUNT, "", STREAM.replace("x INT", "x BIGINT") + COUNT)
