@@ -1,0 +1,94 @@
+"""``make docs``: the results page and its plot, from the figures that the benchmarks wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib import pyplot as plt
+
+from slackwater.benchmarks.report import LIMITS
+
+RESULTS = Path("docs/results")
+COMPARED = {
+    "panes": "Seven queries (COUNT and SUM, shared filters, windows of 10 s to 5 min sliding by 1 s) beside "
+    "the same seven as Structured Streaming `window()` queries and beside DuckDB doing the panes in one "
+    "statement; an empty micro-batch; code compiled in 50 batches with changing parameters.",
+    "queries": "1 to 1,000 queries over one stream. *Alike*: one shape, other constants. *Unlike*: different "
+    "predicates and aggregates. Each figure is the time of a median batch over that of one query.",
+    "recovery": "A run is killed (`kill -9`) at random points and started again with the same command; its "
+    "answers are compared with those of a run that nobody killed.",
+}
+LABELS = {
+    "alike_eq": "alike, equality",
+    "alike_range": "alike, ranges",
+    "unlike": "unlike",
+}
+
+
+def read() -> dict[str, dict[str, float]]:
+    """The figures of every benchmark that has been run."""
+    files = sorted(RESULTS.glob("*.json"))
+    return {kept["name"]: kept["figures"] for kept in (json.loads(f.read_text()) for f in files)}
+
+
+def curves(figures: dict[str, float]) -> dict[str, list[tuple[int, float]]]:
+    """Time of a batch by number of queries, for each kind of queries.
+
+    >>> curves({"unlike_10_ms": 5.0, "unlike_1_ms": 2.0, "alike_1000_over_1": 3.0})
+    {'unlike': [(1, 2.0), (10, 5.0)]}
+    """
+    found: dict[str, list[tuple[int, float]]] = {}
+    for name, value in figures.items():
+        kind, _, rest = name.rpartition("_ms")[0].rpartition("_")
+        if name.endswith("_ms") and rest.isdigit():
+            found.setdefault(kind, []).append((int(rest), value))
+    return {kind: sorted(points) for kind, points in found.items()}
+
+
+def plot(figures: dict[str, float], path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(6.4, 4))
+    for kind, points in curves(figures).items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=LABELS.get(kind, kind))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("queries over one stream")
+    axes.set_ylabel("time of a batch [ms]")
+    axes.grid(visible=True, which="both", alpha=0.2)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def page(results: dict[str, dict[str, float]]) -> str:
+    """The results as Markdown, each with the command that makes it."""
+    lines = ["# Results: the foundation", ""]
+    lines += [
+        "Ratios are between things run side by side in one process; times are one machine's (2 cores).",
+        "",
+    ]
+    for name, figures in results.items():
+        lines += [f"## {name}", "", COMPARED.get(name, ""), ""]
+        lines += [f"    slackwater bench {name} --json docs/results/{name}.json", ""]
+        lines += ["| figure | value | limit |", "| --- | ---: | ---: |"]
+        lines += [f"| `{n}` | {v:,.6g} | {LIMITS.get(n, '')} |" for n, v in figures.items()]
+        lines.append("")
+        if name == "queries":
+            lines += ["![Time of a batch by number of queries](queries.svg)", ""]
+    notes = RESULTS / "notes.md"
+    return "\n".join(lines) + (notes.read_text() if notes.exists() else "")
+
+
+def main() -> None:
+    results = read()
+    if "queries" in results:
+        plot(results["queries"], RESULTS / "queries.svg")
+    (RESULTS / "foundation.md").write_text(page(results))
+
+
+if __name__ == "__main__":
+    main()
