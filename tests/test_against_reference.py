@@ -118,6 +118,8 @@ def scripts(draw: st.DrawFn) -> str:
             "CREATE QUERY n2 AS SELECT AVG(t) AS a, MEDIAN(most) AS m FROM n1 GROUP BY window(ts, '24 seconds');"
         )
     if draw(st.booleans()):
+        parts.append("CREATE QUERY n3 AS SELECT SUM(n) AS t, COUNT(*) AS w FROM v GROUP BY tuples(3, 2);")
+    if draw(st.booleans()):
         parts.append(
             f"CREATE QUERY s1 AS SELECT host, size * 2 AS twice, ts FROM p WHERE {draw(conditions)};"
         )

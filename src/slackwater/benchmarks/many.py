@@ -55,7 +55,7 @@ _FIRST = (
     "proto = 'udp'",
     "size % 7 = 3",
     "sport > dport",
-    "src LIKE '%.1_'",
+    "src LIKE '%7'",
     "length(dst) > 8",
     "dport BETWEEN 20 AND 100",
     "size * 3 < dport",

@@ -7,7 +7,6 @@ compiled once. ``cast(split('…'))`` is folded to an array, which is passed by 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,12 +15,10 @@ from slackwater.plan.passes import chunks, orders
 from slackwater.plan.signature import Signature, probe_rows, values_listed
 from slackwater.plan.tables import Column, Plan, Table
 from slackwater.plan.tree import Operator
+from slackwater.spark.predicates import named_predicates
 
 PARAMETERS = "'__PARAMETERS__'"
 """Stands for the list of numbers of a batch: 0 is the watermark, 1 the first sequence number."""
-NAMED_FROM = 3
-"""From so many aggregates on that test a predicate, its result is kept for the row."""
-NAMED_AT_MOST = 64
 BASE = "__base"
 """Name of the statement that only counts what arrived."""
 
@@ -159,7 +156,7 @@ def _flagged(
         paths = [
             order.get(c.path, (*c.path.lookups, *c.path.predicates)) for c in chunk if c.path is not None
         ]
-        named = _named(paths) if not _lookups(chunk) else {}
+        named = named_predicates(paths) if not _lookups(chunk) else {}
         tests = []
         aggregates = []
         for column, path in zip(chunk, paths, strict=True):
@@ -182,13 +179,6 @@ def _flagged(
             rows = f"(SELECT s.*, {items} FROM {rows}) s"
         sql = f"SELECT {selected}{counts} FROM {rows}{where} GROUP BY {', '.join(by)}"
         yield Statement(id_, sql, tuple(c.id for c in chunk))
-
-
-def _named(paths: list[tuple[Operator, ...]]) -> dict[str, str]:
-    """Names for the predicates that many aggregates test, so that a row evaluates each of them once."""
-    used = Counter(p for path in paths for p in path if isinstance(p, str))
-    shared = [p for p, times in used.most_common(NAMED_AT_MOST) if times >= NAMED_FROM]
-    return {p: f"s.__q{i}" for i, p in enumerate(shared)}
 
 
 def _physical(
