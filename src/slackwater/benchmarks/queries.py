@@ -45,8 +45,7 @@ QUICK = Sizes(400.0, 60, 5_000, (1, 10), (1, 10), 0)
 def queries(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress) -> dict[str, float]:
     """All figures of the benchmark."""
     traffic = Traffic(seed=43, rate=sizes.rate)
-    segment = min(100_000, sizes.rows_per_batch)
-    recording = record(spark, folder, traffic, sizes.seconds, progress, segment_rows=segment)
+    recording = record(spark, folder, traffic, sizes.seconds, sizes.rows_per_batch, progress)
     kinds: dict[str, tuple[Callable[[int], list[Standing]], tuple[int, ...]]] = {
         "alike_eq": (equalities, sizes.alike),
         "alike_range": (ranges, sizes.alike),

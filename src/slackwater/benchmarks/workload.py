@@ -96,9 +96,8 @@ def record(
     folder: Path,
     traffic: Traffic,
     seconds: int,
+    rows_per_batch: int,
     progress: Progress,
-    *,
-    segment_rows: int = 100_000,
 ) -> Recording:
     """Write traffic to Parquet and land it as the replay source does."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -117,7 +116,7 @@ def record(
     assert isinstance(declared, CreateStream)
     landing = folder / "landing"
     task = progress.add_task("landing it in order of time", total=None)
-    trace = land(spark, declared, landing, segment_rows)
+    trace = land(spark, declared, landing, rows_per_batch)
     progress.update(task, total=1, completed=1)
     listed = json.loads((landing / "index.json").read_text())["segments"]
     files = tuple(landing / s["path"] for s in sorted(listed, key=lambda s: int(s["first"])))
