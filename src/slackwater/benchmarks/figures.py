@@ -50,6 +50,15 @@ def curves(figures: dict[str, float]) -> dict[str, list[tuple[int, float]]]:
     return {kind: sorted(points) for kind, points in found.items()}
 
 
+def shown(value: float) -> str:
+    """A figure as a reader wants it: whole where it is large.
+
+    >>> shown(17484252.75), shown(3.645)
+    ('17,484,253', '3.645')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
 def plot(figures: dict[str, float], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6.4, 4))
     for kind, points in curves(figures).items():
@@ -75,12 +84,12 @@ def page(results: dict[str, dict[str, float]]) -> str:
         lines += [f"## {name}", "", COMPARED.get(name, ""), ""]
         lines += [f"    slackwater bench {name} --json docs/results/{name}.json", ""]
         lines += ["| figure | value | limit |", "| --- | ---: | ---: |"]
-        lines += [f"| `{n}` | {v:,.6g} | {LIMITS.get(n, '')} |" for n, v in figures.items()]
+        lines += [f"| `{n}` | {shown(v)} | {LIMITS.get(n, '')} |" for n, v in figures.items()]
         lines.append("")
         if name == "queries":
             lines += ["![Time of a batch by number of queries](queries.svg)", ""]
     notes = RESULTS / "notes.md"
-    return "\n".join(lines) + (notes.read_text() if notes.exists() else "")
+    return "\n".join([*lines, ""]) + (notes.read_text() if notes.exists() else "")
 
 
 def main() -> None:
