@@ -119,9 +119,9 @@ class _Run:
         command = [sys.executable, "-m", "slackwater.cli", "run", str(self._sql)]
         command += ["--state", str(state), "--answers", str(answers)]
         command += ["--set", f"rows_per_batch={self._sizes.rows_per_batch}"]
-        log = open(self._folder / "log.txt", "ab")  # noqa: SIM115 - the child writes to it
-        # a group of its own, so that a kill can take the JVM with it
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        with open(self._folder / "log.txt", "ab") as log:
+            # a group of its own, so that a kill can take the JVM with it
+            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def alone(self) -> Counter[str]:
         """The answers of a run that nothing interrupts."""

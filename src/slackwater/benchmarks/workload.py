@@ -99,22 +99,22 @@ def record(
     rows_per_batch: int,
     progress: Progress,
 ) -> Recording:
-    """Write traffic to Parquet and land it as the replay source does."""
+    """Write traffic to Parquet, once, and land it as the replay source does for batches of this size."""
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "traffic.parquet"
-    schema = traffic.slice(0, SECOND).schema.remove(7)
-    with pq.ParquetWriter(source, schema) as writer:
-        for table in progress.track(
-            seconds_of(traffic, seconds), total=seconds, description="making traffic"
-        ):
-            writer.write_table(table.drop_columns(["seq"]))
+    if not source.exists():
+        schema = traffic.slice(0, SECOND).schema.remove(7)
+        made = progress.track(seconds_of(traffic, seconds), total=seconds, description="making traffic")
+        with pq.ParquetWriter(source, schema) as writer:
+            for table in made:
+                writer.write_table(table.drop_columns(["seq"]))
     statement = (
         f"CREATE STREAM {STREAM} ({COLUMNS}) USING replay "
         f"OPTIONS (path '{source}', speed 'max') TIMESTAMP BY ts;"
     )
     (declared,) = parse(statement)
     assert isinstance(declared, CreateStream)
-    landing = folder / "landing"
+    landing = folder / f"landing-{rows_per_batch}"
     task = progress.add_task("landing it in order of time", total=None)
     trace = land(spark, declared, landing, rows_per_batch)
     progress.update(task, total=1, completed=1)

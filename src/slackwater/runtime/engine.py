@@ -94,6 +94,7 @@ class Engine:
         for index, sink in enumerate(self._sinks):
             sink.open(self.state.marks.get(_sink_name(index, sink)))
         self._commit_marks()
+        self._fault("opened")
         self.journal.write_commit(self.state.step, self.state.to_json())
         self.board.queries(self._contracts(catalog))
 
@@ -127,18 +128,18 @@ class Engine:
         with self.lock:
             self._waiting.discard(stream.lower())
             state = self.state.streams[stream.lower()]
-            if state.ended or number <= state.batch:
-                return
-            if self.error is not None or self._finished:
+            done = state.ended or number <= state.batch
+            if self.error is not None or (self._finished and not done):
                 # to return would tell Spark that the batch is done, and a restart would pass over its rows
                 raise RunError("the run has stopped") from self.error
+            if done:
+                return
             try:
                 source = self.sources[stream.lower()]
                 decision = self.journal.record(stream, state.turn + 1)
                 if decision is None or decision.batch != number:
                     decision = self._decide(stream, state, number)
                     self.journal.write_record(decision)
-                self._fault("recorded")
                 session = batch.sparkSession
                 began = self._clocks.seconds()
                 turn = self._turn(decision, session, source.frame(session, batch, decision.offsets))
@@ -212,6 +213,7 @@ class Engine:
             raise
 
     def _turn(self, decision: Decision, session: SparkSession, frame: DataFrame | None) -> Turn:
+        self._fault("recorded")
         stream = decision.stream
         state = self.state.streams[stream.lower()]
         plan = self.versions.plan(decision.version)

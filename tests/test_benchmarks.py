@@ -1,0 +1,50 @@
+"""The benchmarks run on small data and give the figures they promise; nothing is measured here.
+
+`bench recovery` starts and kills the command line; `test_cli` does the same with one kill.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.progress import Progress
+from typer.testing import CliRunner
+
+from slackwater.benchmarks import panes, queries
+from slackwater.benchmarks.app import bench
+from slackwater.benchmarks.report import write
+
+
+@pytest.fixture
+def progress() -> Progress:
+    return Progress(disable=True)
+
+
+def test_panes_agree_with_both_peers_and_compile_nothing(
+    spark: Any, tmp_path: Path, progress: Progress
+) -> None:
+    figures = panes.panes(spark, tmp_path, panes.QUICK, progress)
+    assert {"over_plain_spark", "over_duckdb", "empty_batch_ms", "compilations"} <= set(figures)
+    assert all(math.isfinite(f) and f >= 0 for f in figures.values())
+    assert figures["compilations"] == 0
+
+
+def test_queries_alike_and_unlike_run_in_all_numbers(spark: Any, tmp_path: Path, progress: Progress) -> None:
+    figures = queries.queries(spark, tmp_path, queries.QUICK, progress)
+    assert {"alike_10_over_1", "unlike_10_over_1"} <= set(figures)
+    assert all(math.isfinite(f) and f > 0 for f in figures.values())
+
+
+def test_figures_are_written_as_json(tmp_path: Path) -> None:
+    target = tmp_path / "figures.json"
+    write("panes", {"over_duckdb": 0.5}, target)
+    assert json.loads(target.read_text()) == {"name": "panes", "figures": {"over_duckdb": 0.5}}
+
+
+def test_the_command_line_lists_the_benchmarks() -> None:
+    shown = CliRunner().invoke(bench, ["--help"]).output
+    assert all(name in shown for name in ("panes", "queries", "recovery"))
