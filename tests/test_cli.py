@@ -65,7 +65,7 @@ def told(*arguments: str) -> str:
 # --- check and explain -----------------------------------------------------------------------------
 
 
-def test_check_counts_what_a_file_declares_and_shows_contracts(office: Path) -> None:
+def test_check_counts_what_a_file_declares_and_shows_contracts(spark: Any, office: Path) -> None:
     result = runner.invoke(app, ["check", "office.sql"])
     assert result.exit_code == 0
     first, *listed = result.stdout.splitlines()
@@ -87,6 +87,16 @@ def test_a_mistake_is_shown_where_it_stands(office: Path) -> None:
         assert lines[2].index("^") == lines[1].index("sice")
         assert "hint: did you mean size?" in lines
     assert not (office / ".slackwater").exists(), "told before anything is written"
+
+
+def test_check_asks_spark_and_points_at_what_it_refuses(spark: Any, office: Path) -> None:
+    (office / "wrong.sql").write_text(STREAM + "CREATE QUERY q AS\n  SELECT size, foo(size) AS f FROM p;\n")
+    quick = runner.invoke(app, ["check", "wrong.sql", "--quick"])
+    assert quick.exit_code == 0, "whether there is such a function only Spark can tell"
+    lines = told("check", "wrong.sql").splitlines()
+    assert lines[0].startswith("wrong.sql: line 5, column 16: Spark refuses q: ")
+    assert lines[2].index("^") == lines[1].index("foo")
+    assert "pos " not in lines[0]
 
 
 def test_a_contract_that_cannot_be_honoured_is_refused_with_the_one_that_can(office: Path) -> None:
@@ -152,7 +162,7 @@ def test_a_length_of_time_that_is_none(office: Path) -> None:
     )
 
 
-def test_functions_come_from_python_files(office: Path) -> None:
+def test_functions_come_from_python_files(spark: Any, office: Path) -> None:
     query = (
         "CREATE QUERY q AS SELECT doubled(size) AS d FROM p WHERE odd(size) GROUP BY window(ts, '1 second');"
     )

@@ -33,7 +33,7 @@ def imports(file: str) -> list[str]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_check_accepts_an_example(file: str) -> None:
+def test_check_accepts_an_example(spark: Any, file: str) -> None:
     result = CliRunner().invoke(app, ["check", str(EXAMPLES / file), *imports(file)])
     assert result.exit_code == 0, result.output
     assert "all in order" in result.output

@@ -327,7 +327,7 @@ WRONG = [
     ("CREATE QUERY q AS SELECT a FROM ^WHERE", "expected table name at 'WHERE'"),
     ("CREATE QUERY q AS SELECT a FROM s WHERE a ^>", "something is missing at '>'"),
     ("CREATE QUERY q AS ^SELECT a FROM s UNION SELECT a FROM s", "one SELECT, found UNION"),
-    ("CREATE QUERY q AS SELECT 'abc^", "breaks off inside a string"),
+    ("CREATE QUERY q AS SELECT 'abc^", "ends inside a string"),
     (f"{QUERY} WITH^", "expected EXACT or ERROR or SUBSET or PRECISION or DRIFT after WITH"),
     (f"{QUERY} WITH ^EROR 5%", "did you mean ERROR?"),
     (f"{QUERY} WITH ERROR 5^", "expected % after the error"),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from agreement import identity, tables_of
-from slackwater.errors import LanguageError
+from slackwater.errors import LanguageError, PlanError
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.engine import Clocks
 from slackwater.runtime.testing import ListSink, scripted_session, take_turns
@@ -66,6 +66,10 @@ def test_old_answers_are_untouched_by_changes(spark: Any) -> None:
     session.start(sink, manual=True)
     for index in range(4):
         take_turns(session, {"p": TABLES["p"][: index + 1]})
+        if index == 3:
+            with pytest.raises(PlanError, match="reads p, which has ended"):
+                session.sql("CREATE QUERY tardy AS SELECT size FROM p")
+            break
         for other in range(4):
             session.sql(
                 f"CREATE QUERY q{index}_{other} AS SELECT COUNT(*) AS n FROM p WHERE port = {index * 4 + other} "

@@ -120,7 +120,7 @@ class Life:
             if detail in self.born:
                 session.sql(f"DROP QUERY {detail}")
                 del self.born[detail]
-            else:
+            elif self.given < BATCHES:
                 session.sql(f"CREATE QUERY {detail} AS {POOL[detail]}")
                 self.born[detail] = self.given
         elif what == "alter" and detail in self.born:

@@ -240,7 +240,7 @@ def test_equalities_and_lists_are_probed() -> None:
     assert found is not None
     assert found.equalities == (Probe("s.`a`", (0,)), Probe("s.`d`", (3,)))
     assert found.common == ("s.`c` = 7",)
-    assert found.residual == ("s.`b` > {1}",)
+    assert found.residual == ("s.`b` > {1}", "s.`d` IN ({3})"), "an IN list compares in a way of its own"
 
 
 def test_what_is_no_equality_is_tested_afterwards() -> None:
@@ -863,3 +863,41 @@ def test_what_cannot_be_planned_is_refused_in_its_place(text: str, said: str, at
     assert said in message
     if at is not None:
         assert message.startswith(f"line {LINES + 1}, column {statement.index(at) + 1}: ")
+
+
+# --- what cannot be honoured ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        ("SELECT * FROM p WHERE rand() < 0.5", "rand() changes from run to run"),
+        ("SELECT uuid() AS u FROM p", "uuid() changes from run to run"),
+        ("SELECT now() AS n FROM p", "now() is the clock's"),
+        ("SELECT monotonically_increasing_id() AS n FROM p", "depends on how Spark cuts the work"),
+        ("SELECT AVG(size) OVER (PARTITION BY src) AS a FROM p", "window functions (OVER) are not supported"),
+        ("SELECT size FROM p WHERE size IN (SELECT size FROM p)", "a sub-query stands only after FROM"),
+        (
+            "SELECT COUNT(*) AS n FROM p GROUP BY ROLLUP(src), window(ts, '1 second')",
+            "ROLLUP is not supported",
+        ),
+        ("SELECT COUNT(*) AS n FROM p GROUP BY session_window(ts, '1 second')", "session windows are not"),
+        ("SELECT try_sum(size) AS s FROM p GROUP BY window(ts, '1 second')", "TRY_SUM is not an aggregate"),
+        (
+            "SELECT max_by(src, size) AS s FROM p GROUP BY window(ts, '1 second')",
+            "MAX_BY is not an aggregate",
+        ),
+        (
+            "SELECT percentile(size, 0.5, size) AS s FROM p GROUP BY window(ts, '1 second')",
+            "found 3 arguments",
+        ),
+        ("SELECT MEDIAN(DISTINCT size) AS s FROM p GROUP BY window(ts, '1 second')", "(DISTINCT …) is not"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_where_it_stands(select: str, said: str) -> None:
+    stream = "CREATE STREAM p (ts TIMESTAMP, src STRING, size INT) USING rate TIMESTAMP BY ts;\n"
+    with pytest.raises(LanguageError) as caught:
+        Catalog.from_sql(stream + f"CREATE QUERY q AS {select};", Functions())
+    assert said in str(caught.value)
+    assert caught.value.position is not None
+    assert caught.value.position.line == 2

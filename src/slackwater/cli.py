@@ -16,6 +16,7 @@ from rich.console import Console
 
 from slackwater.errors import SlackwaterError
 from slackwater.language.durations import parse_duration
+from slackwater.language.parse_source import check_type
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain as explain_plan
@@ -76,10 +77,20 @@ def _registered(paths: list[Path] | None, target: Any) -> None:
 
 
 @app.command()
-def check(file: File, import_: Import = None) -> None:
-    """Check a file: syntax, names and contracts. Nothing runs."""
+def check(
+    file: File,
+    import_: Import = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Syntax, names and contracts only, without starting Spark.")
+    ] = False,
+) -> None:
+    """Check a file: syntax, names and contracts, then types and functions by Spark. Nothing runs."""
     with plain_errors():
         catalog = _catalog(file, import_)
+        if not quick:
+            from slackwater.terminal.check import check_file
+
+            check_file(_read(file), str(file), lambda session: _registered(import_, session), errors)
         kinds = {"stream": len(catalog.streams), "table": len(catalog.tables), "query": len(catalog.queries)}
         counted = ", ".join(f"{n} {k if n == 1 else _plural(k)}" for k, n in kinds.items())
         typer.echo(f"{file}: {counted}, all in order")
@@ -98,6 +109,7 @@ class _Registry:
         self.functions = Functions()
 
     def function(self, name: str, function: Any, returns: str) -> None:
+        check_type(returns, f"function {name}: returns")
         self.functions = replace(self.functions, scalars=self.functions.scalars | {name.lower()})
 
     def aggregate(self, name: str, aggregate: Any) -> None:

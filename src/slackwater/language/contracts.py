@@ -23,7 +23,7 @@ def _percent(share: float) -> str:
 
 def _between(name: str, value: float, low: float, high: float, shown: str) -> None:
     if not low < value < high:
-        raise ValueError(f"{name} must lie between {shown}, got {value:g}")
+        raise ValueError(f"{name} must lie between {shown}, both excluded; got {_percent(value)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,11 @@ class Error(Standing):
         super().__post_init__()
         if not self.bound > 0:
             raise ValueError(f"ERROR must be above 0%, got {_percent(self.bound)}; for no error, use EXACT")
+        if self.bound > 1:
+            raise ValueError(
+                f"ERROR is at most 100%, got {_percent(self.bound)}; "
+                "5% is ERROR 5% in SQL and Error(0.05) in Python"
+            )
         _between("CONFIDENCE", self.confidence, 0, 1, "0% and 100%")
 
     def __str__(self) -> str:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from slackwater.errors import Position
 from slackwater.language.contracts import Contract, Standing
+from slackwater.language.dialect import SparkText
 from slackwater.language.parse_contract import CONTRACT_WORDS, STANDING_WORDS, parse_contract
 from slackwater.language.parse_source import parse_stream, parse_table
 from slackwater.language.statements import (
@@ -144,7 +144,7 @@ def parse_select(cursor: Cursor, stop: int) -> exp.Select:
     if not tokens or tokens[0].text.upper() not in ("SELECT", "WITH"):
         raise cursor.error("expected SELECT", at=at)
     try:
-        parsed = Spark().parser().parse(tokens, cursor.text)
+        parsed = SparkText().parser().parse(tokens, cursor.text)
     except ParseError as error:
         raise _parse_error(cursor, error, tokens) from None
     select = parsed[0] if parsed else None
@@ -172,7 +172,8 @@ def _parse_error(cursor: Cursor, error: ParseError, tokens: Sequence[Token]) -> 
     message = f"cannot read this SELECT: {description[:1].lower()}{description[1:]}"
     if found:
         message += f" at {found!r}"
-    return cursor.error(message, at=at or position_at(cursor.text, tokens[-1].start))
+    hint = "a ; is missing before it" if str(found).upper() in _STARTS else ""
+    return cursor.error(message, at=at or position_at(cursor.text, tokens[-1].start), hint=hint)
 
 
 def _explain(cursor: Cursor, sql: str, source: Source) -> Explain:

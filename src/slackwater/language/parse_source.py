@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import TokenType
 
-from slackwater.errors import Position
+from slackwater.errors import PlanError, Position
+from slackwater.language.dialect import SparkText
 from slackwater.language.statements import Column, CreateStream, CreateTable, Source
 from slackwater.language.tokens import Cursor, position_at
 
@@ -101,6 +101,14 @@ def _columns(cursor: Cursor, what: str) -> tuple[Column, ...]:
     return tuple(columns)
 
 
+def check_type(written: str, what: str) -> None:
+    """Raise where a text is not a Spark SQL type."""
+    try:
+        exp.DataType.build(written, dialect=SparkText)
+    except (ParseError, ValueError):
+        raise PlanError(f"{what}: {written!r} is not a Spark SQL type such as DOUBLE or STRING") from None
+
+
 def _type(cursor: Cursor, column: str, stop: int) -> str:
     depth = 0
     begin = cursor.index
@@ -122,7 +130,7 @@ def _type(cursor: Cursor, column: str, stop: int) -> str:
         )
     written = cursor.text[tokens[0].start : tokens[-1].end + 1]
     try:
-        exp.DataType.build(written, dialect="spark")
+        exp.DataType.build(written, dialect=SparkText)
     except (ParseError, ValueError):
         raise cursor.error(
             f"{written!r} is not a Spark SQL type",
@@ -251,7 +259,7 @@ def _time(cursor: Cursor, columns: tuple[Column, ...]) -> tuple[str, str | None]
 def _expression(cursor: Cursor, tokens: list, at: Position) -> str:  # type: ignore[type-arg]
     text = cursor.text[tokens[0].start : tokens[-1].end + 1]
     try:
-        Spark().parse(f"SELECT {text}")
+        SparkText().parse(f"SELECT {text}")
     except ParseError:
         raise cursor.error(f"cannot read the time expression {text!r}", at=at) from None
     return text

@@ -62,13 +62,13 @@ def create_view(name: str, select: str) -> str:
     return f"CREATE VIEW {quoted_name(name)} AS {select}"
 
 
-def create_query(name: str, select: str, contract: Contract | None = None) -> str:
+def create_query(name: str, select: str, contract: Contract | str | None = None) -> str:
     """``CREATE QUERY``."""
     promised = f" WITH {contract}" if contract is not None else ""
     return f"CREATE QUERY {quoted_name(name)} AS {select}{promised}"
 
 
-def alter_query(name: str, contract: Contract) -> str:
+def alter_query(name: str, contract: Contract | str) -> str:
     """``ALTER QUERY``."""
     return f"ALTER QUERY {quoted_name(name)} WITH {contract}"
 

@@ -7,27 +7,18 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from itertools import zip_longest
-from typing import ClassVar
 
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from slackwater.errors import LanguageError, Position
+from slackwater.language.dialect import SparkText
 from slackwater.language.durations import unit_micros
 
 
-class _Dialect(Spark):
-    class Tokenizer(Spark.Tokenizer):
-        # EXPLAIN is a statement here: sqlglot would make one string of what follows it
-        COMMANDS: ClassVar[set[TokenType]] = set()
-        # since Spark 4 a doubled quote stands for one
-        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
-
-
 @cache
-def _dialect() -> Spark:
-    return _Dialect()
+def _dialect() -> SparkText:
+    return SparkText()
 
 
 def position_at(text: str, offset: int) -> Position:
@@ -40,9 +31,9 @@ def tokenize(text: str, file: str = "") -> list[Token]:
     """The tokens of a text in Spark's SQL, ``window(`` being a call and no clause."""
     try:
         tokens = _dialect().tokenize(text)
-    except TokenError as error:
+    except TokenError:
         raise LanguageError(
-            f"the text breaks off inside a string, comment or quoted name: {str(error).splitlines()[0]}",
+            "the text ends inside a string, comment or quoted name",
             text=text,
             file=file,
             position=position_at(text, len(text.rstrip())),

@@ -8,25 +8,15 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from slackwater.errors import LanguageError
+from slackwater.language.dialect import SparkText
 from slackwater.language.statements import CreateQuery, CreateStream, CreateTable, CreateView, Source
 from slackwater.plan.calls import is_aggregate
 from slackwater.plan.functions import Functions
 from slackwater.plan.items import aggregate_step
 from slackwater.plan.lookups import add_lookup
 from slackwater.plan.model import Output, Path, Step
-from slackwater.plan.scope import Scope, canonical, source_column
-
-_REFUSED = {
-    "order": ("ORDER BY has no meaning in a standing query", "sort where the answers are read"),
-    "limit": (
-        "LIMIT has no meaning in a standing query",
-        "select with HAVING, or limit where the answers are read",
-    ),
-    "distinct": ("SELECT DISTINCT is not supported", "GROUP BY the columns, with a window"),
-    "laterals": ("LATERAL VIEW is not supported", "explode before the stream, or use higher-order functions"),
-    "qualify": ("QUALIFY is not supported", "use HAVING"),
-    "windows": ("the WINDOW clause is not supported", "use GROUP BY window(…)"),
-}
+from slackwater.plan.refusals import refuse
+from slackwater.plan.scope import Scope, canonical, item_name, source_column
 
 
 @dataclass(frozen=True)
@@ -60,7 +50,7 @@ def _select(
     with_clause = select.args.get("with_")
     for cte in with_clause.expressions if with_clause else ():
         scopes[cte.alias.lower()] = _cte(cte, name, source, known, dict(scopes), inner)
-    _refuse(select, source)
+    refuse(select, source)
     scope = _from(select, name, source, known, scopes, inner)
     for join in select.args.get("joins") or ():
         scope = add_lookup(scope, join, known.tables)
@@ -111,7 +101,7 @@ def _from(
             inner.append(step)
         return _step_scope(step, label, source)
     if not isinstance(relation, exp.Table):
-        raise source.error(f"cannot read FROM {relation.sql('spark')}")
+        raise source.error(f"cannot read FROM {relation.sql(SparkText)}")
     if isinstance(relation.this, exp.Anonymous):
         return _latest(relation, source, known)
     wanted = relation.name.lower()
@@ -128,7 +118,7 @@ def _latest(relation: exp.Table, source: Source, known: Known) -> Scope:
     call = relation.this
     if str(call.this).upper() != "LATEST" or len(call.expressions) != 1:
         raise source.error(
-            f"cannot read FROM {relation.sql('spark')}", hint="there is one such form: LATEST(stream)"
+            f"cannot read FROM {relation.sql(SparkText)}", hint="there is one such form: LATEST(stream)"
         )
     stream = known.streams.get(call.expressions[0].name.lower())
     if stream is None:
@@ -169,7 +159,7 @@ def _stream_scope(stream: CreateStream, alias: str, source: Source) -> Scope:
         stream.time,
         Path(stream.name),
         columns,
-        {alias.lower(): columns, stream.name.lower(): columns},
+        {alias.lower(): columns},
     )
 
 
@@ -179,7 +169,7 @@ def _step_scope(step: Step, alias: str, source: Source) -> Scope:
         columns: dict[str, exp.Expr] = {name: source_column(name) for name in step.columns}
         path = Path(step.name)
     else:
-        columns = {o.name: exp.maybe_parse(o.sql, dialect="spark") for o in step.outputs}
+        columns = {o.name: exp.maybe_parse(o.sql, dialect=SparkText) for o in step.outputs}
         columns.setdefault(step.time, source_column(step.time))
         path = step.path
     return Scope(
@@ -221,7 +211,7 @@ def _projection(select: exp.Select, name: str, scope: Scope) -> Step:
                 raise scope.error(f"{item.table}.* names nothing in FROM", item)
             outputs += [Output(n, canonical(e), False) for n, e in qualified.items()]
         else:
-            outputs.append(Output(item.alias_or_name or item.sql("spark"), scope.sql(item.unalias()), False))
+            outputs.append(Output(item_name(item), scope.sql(item.unalias()), False))
     check_names(outputs, scope)
     return Step(name, scope.stream, scope.time, scope.path, None, (), (), tuple(outputs), None, scope.current)
 
@@ -232,13 +222,3 @@ def check_names(outputs: list[Output], scope: Scope) -> None:
         if output.name.lower() in seen:
             raise scope.error(f"two columns are called {output.name}", hint="name one of them with AS")
         seen.add(output.name.lower())
-
-
-def _refuse(select: exp.Select, source: Source) -> None:
-    for arg, (message, hint) in _REFUSED.items():
-        if select.args.get(arg):
-            node = select.args[arg]
-            first = node[0] if isinstance(node, list) else node
-            raise Scope(source, "", "", Path(""), {}, {}).error(
-                message, first if isinstance(first, exp.Expr) else None, hint
-            )

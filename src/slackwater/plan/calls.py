@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import sqlglot
 from sqlglot import exp
 
+from slackwater.language.dialect import SparkText
+from slackwater.plan.aggregate_names import INSTEAD, OTHERS, SUPPORTED
 from slackwater.plan.functions import Functions
 
 _BY_CLASS: dict[type[exp.Expr], str] = {
@@ -22,7 +25,6 @@ _BY_CLASS: dict[type[exp.Expr], str] = {
     exp.Variance: "var_samp",
     exp.VariancePop: "var_pop",
     exp.Median: "percentile",
-    exp.Quantile: "percentile",
     exp.PercentileCont: "percentile",
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
@@ -34,25 +36,8 @@ _BY_NAME = {
     "std": "stddev_samp",
     "var_samp": "var_samp",
     "stddev": "stddev_samp",
+    "percentile": "percentile",
 }
-_INSTEAD = {
-    "approx_count_distinct": "COUNT(DISTINCT x)",
-    "approx_distinct": "COUNT(DISTINCT x)",
-    "approx_quantile": "percentile(x, p), which is exact",
-    "array_agg": "a set-valued query (no aggregate)",
-    "array_unique_agg": "COUNT(DISTINCT x), or a set-valued query",
-    "percentile_approx": "percentile(x, p), which is exact",
-    "approx_percentile": "percentile(x, p), which is exact",
-    "collect_list": "a set-valued query (no aggregate)",
-    "collect_set": "COUNT(DISTINCT x), or a set-valued query",
-    "first": "MIN or MAX: rows of a window have no order",
-    "last": "MIN or MAX: rows of a window have no order",
-    "any_value": "MIN or MAX",
-}
-SUPPORTED = (
-    "COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE (and their _POP), MEDIAN, PERCENTILE, COUNT(DISTINCT), "
-    "COUNT_IF, BOOL_AND, BOOL_OR, and aggregates registered from Python"
-)
 
 
 @dataclass(frozen=True)
@@ -79,8 +64,19 @@ def is_aggregate(node: exp.Expr, functions: Functions) -> bool:
         return is_aggregate(node.this, functions)
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower()
-        return name in _BY_NAME or name in _INSTEAD or functions.aggregate(name) is not None
+        known = name in _BY_NAME or name in INSTEAD or name in OTHERS
+        return known or functions.aggregate(name) is not None
     return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Any) and not _is_quantifier(node))
+
+
+def is_built_in(name: str) -> bool:
+    """Whether SQL has an aggregate of this name: a user's would never be called.
+
+    >>> is_built_in("Sum"), is_built_in("geo_mean")
+    (True, False)
+    """
+    call = sqlglot.parse_one(f"`{name}`(1)" if not name.isidentifier() else f"{name}(1)", dialect=SparkText)
+    return is_aggregate(call, Functions())
 
 
 def _is_quantifier(node: exp.Any) -> bool:
@@ -112,9 +108,11 @@ def raw_call(node: exp.Expr, functions: Functions) -> RawCall:
     if function == "count":
         return _count(node)
     if function == "count_if":
+        if isinstance(node.this, exp.Distinct):
+            raise UnsupportedAggregate("COUNT_IF(DISTINCT …) is not supported", "use COUNT_IF(condition)")
         return RawCall("count", (), node.this)
     if function == "percentile":
-        return RawCall("percentile", (node.this,), None, _percentile(node.args.get("quantile")))
+        return _of_values(RawCall("percentile", (node.this,), None, 0.5))
     argument = node.this
     if isinstance(argument, exp.Distinct):
         if function in ("sum", "avg"):
@@ -131,9 +129,28 @@ def raw_call(node: exp.Expr, functions: Functions) -> RawCall:
 def _named(name: str, arguments: tuple[exp.Expr, ...], functions: Functions) -> RawCall:
     if functions.aggregate(name) is not None:
         return RawCall(name, arguments)
-    if name in _BY_NAME:
-        return RawCall(_BY_NAME[name], arguments)
+    if name == "percentile":
+        if len(arguments) != 2:
+            raise UnsupportedAggregate(
+                f"percentile() takes a value and a share, found {len(arguments)} arguments",
+                "percentile(x, 0.99)",
+            )
+        return _of_values(RawCall(name, arguments[:1], None, _percentile(arguments[1])))
+    if name in _BY_NAME and len(arguments) == 1:
+        if name == "mean" and isinstance(arguments[0], exp.Distinct):
+            return RawCall("avg_distinct", (arguments[0].expressions[0],))
+        return _of_values(RawCall(_BY_NAME[name], arguments))
     raise _unsupported(name)
+
+
+def _of_values(call: RawCall) -> RawCall:
+    """A call over all values: raises where it asks for the different ones."""
+    if any(isinstance(a, exp.Distinct) for a in call.arguments):
+        raise UnsupportedAggregate(
+            f"{call.function.upper()}(DISTINCT …) is not an aggregate that Slackwater keeps",
+            "there are COUNT, SUM and AVG of DISTINCT values",
+        )
+    return call
 
 
 def _count(node: exp.Expr) -> RawCall:
@@ -153,13 +170,12 @@ def _count(node: exp.Expr) -> RawCall:
 def _within_group(node: exp.WithinGroup) -> RawCall:
     function = node.this
     ordered = node.expression.expressions[0]
-    if not isinstance(function, exp.PercentileCont | exp.Quantile):
+    if not isinstance(function, exp.PercentileCont):
         raise UnsupportedAggregate(
-            f"{function.sql('spark')} WITHIN GROUP is not supported",
+            f"{function.sql(SparkText)} WITHIN GROUP is not supported",
             "use percentile_cont(p) WITHIN GROUP (ORDER BY x)",
         )
-    share = function.this if isinstance(function, exp.PercentileCont) else function.args.get("quantile")
-    parameter = _percentile(share)
+    parameter = _percentile(function.this)
     return RawCall(
         "percentile", (ordered.this,), None, 1 - parameter if ordered.args.get("desc") else parameter
     )
@@ -169,18 +185,19 @@ def _percentile(share: exp.Expr | None) -> float:
     if share is None:
         return 0.5
     try:
-        value = float(share.sql("spark"))
+        value = float(share.sql(SparkText))
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
         raise UnsupportedAggregate(
-            f"the percentile must be a number from 0 to 1, found {share.sql('spark')}", "percentile(x, 0.99)"
+            f"the percentile must be a number from 0 to 1, found {share.sql(SparkText)}",
+            "percentile(x, 0.99)",
         )
     return value
 
 
 def _unsupported(name: str) -> UnsupportedAggregate:
-    instead = _INSTEAD.get(name.lower())
+    instead = INSTEAD.get(name.lower())
     hint = f"use {instead}" if instead else f"there are {SUPPORTED}"
     return UnsupportedAggregate(f"{name.upper()} is not an aggregate that Slackwater keeps", hint)
 

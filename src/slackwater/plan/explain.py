@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 
+from slackwater.errors import PlanError
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.describe import describe
 from slackwater.plan.description import (
@@ -32,6 +33,8 @@ NARROWEST = 40
 
 def explain(plan: Plan, format: ExplainFormat = "text", name: str | None = None) -> str:
     """A plan, or what concerns one stream, view or query, in one of the four forms."""
+    if format not in _FORMS:
+        raise PlanError(f"there is no plan as {format!r}; there are {', '.join(_FORMS)}")
     return _FORMS[format](plan, name)
 
 

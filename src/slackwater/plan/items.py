@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from slackwater.language.dialect import SparkText
 from slackwater.language.durations import parse_duration
 from slackwater.plan.calls import UnsupportedAggregate, extract, is_aggregate, raw_call
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import Call, Key, Output, Step, TimeWindow, TupleWindow, Window
-from slackwater.plan.scope import Scope, canonical, source_column
+from slackwater.plan.scope import Scope, canonical, item_name, source_column
 
 
 def aggregate_step(select: exp.Select, name: str, scope: Scope, functions: Functions) -> Step:
@@ -58,7 +59,7 @@ class _Builder:
         }
         self._selected = list(select.expressions)
         self._names = {
-            canonical_or_none(scope, i.unalias(), functions): i.alias_or_name for i in select.expressions
+            canonical_or_none(scope, i.unalias(), functions): item_name(i) for i in select.expressions
         }
         keys: list[Key] = []
         group = select.args.get("group")
@@ -97,7 +98,7 @@ class _Builder:
         if any(is_aggregate(n, self.functions) for n in node.walk()):
             raise self.scope.error("an aggregate cannot be a group key", node)
         text = self.scope.sql(node)
-        label = self._names.get(text) or (node.name if isinstance(node, exp.Column) else node.sql("spark"))
+        label = self._names.get(text) or (node.name if isinstance(node, exp.Column) else node.sql(SparkText))
         if text not in (k.sql for k in keys):
             keys.append(Key(label, text))
 
@@ -132,14 +133,14 @@ class _Builder:
         ):
             raise self.scope.error(
                 f"windows run over the time of {self.scope.path.source}, which is {self.scope.time}; "
-                f"found {time.sql('spark')}",
+                f"found {time.sql(SparkText)}",
                 time,
                 hint=f"write window({self.scope.time}, …), or declare another TIMESTAMP BY",
             )
-        lengths = [_length(a) for a in arguments[1:]]
+        lengths = [_length(a) for a in arguments[1:3]]
         size = lengths[0]
         slide = lengths[1] if len(lengths) > 1 else size
-        offset = lengths[2] if len(lengths) > 2 else 0
+        offset = _offset(arguments[3]) if len(arguments) > 3 else 0
         return TimeWindow(size, slide, offset % slide if slide > 0 else offset)
 
     def _tuple_window(self, node: exp.Anonymous) -> TupleWindow:
@@ -155,23 +156,30 @@ class _Builder:
         if isinstance(bare, exp.Star):
             raise self.scope.error("SELECT * cannot stand beside GROUP BY", bare, hint="name the columns")
         sql = self.over_calls(bare)
-        name = item.alias_or_name or bare.sql("spark", comments=False)
+        name = item_name(item)
         whole = int(sql[1:]) if sql[:1] == "a" and sql[1:].isdigit() else None
         aggregated = any(is_aggregate(node, self.functions) for node in bare.walk())
         return Output(name, sql, aggregated, whole)
 
     def unaliased(self, condition: exp.Expr) -> exp.Expr:
         """HAVING may name an item by its alias; a group key of that name goes before it, as in Spark."""
-        keys = {key.name.lower() for key in self.keys}
+        grouped = {key.sql for key in self.keys}
+        own = {n.lower() for n, c in self.scope.columns.items() if canonical(c) in grouped}
 
         def replaced(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Column) and not node.table and node.name.lower() not in keys:
+            if is_aggregate(node, self.functions):
+                return node  # inside an aggregate names are those of the source
+            if isinstance(node, exp.Column) and not node.table and node.name.lower() not in own:
                 item = self._items.get(node.name.lower())
-                if item is not None and not any(node is n for n in item.walk()):
-                    return exp.Paren(this=item.copy())
+                return exp.Paren(this=item.copy()) if item is not None else node
+            for key, value in list(node.args.items()):
+                if isinstance(value, exp.Expr):
+                    node.set(key, replaced(value))
+                elif isinstance(value, list):
+                    node.set(key, [replaced(v) if isinstance(v, exp.Expr) else v for v in value])
             return node
 
-        return condition.copy().transform(replaced)
+        return replaced(condition.copy())
 
     def over_calls(self, root: exp.Expr) -> str:
         """An item as SQL over ``a0…``, ``k0…``, ``window_start`` and ``window_end``."""
@@ -191,9 +199,9 @@ class _Builder:
             if isinstance(node, exp.Column):
                 self.scope.resolve(node)  # an unknown column is the better complaint
                 raise self.scope.error(
-                    f"column {node.sql('spark')} is neither in GROUP BY nor inside an aggregate",
+                    f"column {node.sql(SparkText)} is neither in GROUP BY nor inside an aggregate",
                     node,
-                    hint=f"add it to GROUP BY, or write MAX({node.sql('spark')})",
+                    hint=f"add it to GROUP BY, or write MAX({node.sql(SparkText)})",
                 )
         for key, value in list(node.args.items()):
             if isinstance(value, exp.Expr):
@@ -240,10 +248,17 @@ def canonical_or_none(scope: Scope, node: exp.Expr, functions: Functions) -> str
         return None
 
 
+def _offset(node: exp.Expr) -> int:
+    """A length of time that may be below 0."""
+    if isinstance(node, exp.Literal) and node.is_string and node.this.lstrip().startswith("-"):
+        return -parse_duration(node.this.lstrip()[1:])
+    return _length(node)
+
+
 def _length(node: exp.Expr) -> int:
     if isinstance(node, exp.Literal) and node.is_string:
         return parse_duration(node.this)
     if isinstance(node, exp.Interval):
         unit = node.args.get("unit")
         return parse_duration(f"{node.this.name} {unit.name if unit is not None else ''}")
-    raise ValueError(f"expected a length of time such as '10 seconds', found {node.sql('spark')}")
+    raise ValueError(f"expected a length of time such as '10 seconds', found {node.sql(SparkText)}")

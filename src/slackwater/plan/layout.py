@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp, parse_one
 
+from slackwater.language.dialect import SparkText
 from slackwater.plan.algebra import algebra
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
@@ -144,7 +145,7 @@ def calls_python(text: str, functions: Functions) -> bool:
     """Whether an expression calls a Python function."""
     if not functions.scalars or not any(name in text.lower() for name in functions.scalars):
         return False
-    tree = parse_one(text, dialect="spark")
+    tree = parse_one(text, dialect=SparkText)
     return any(
         functions.is_scalar(str(node.this) if isinstance(node, exp.Anonymous) else node.sql_name())
         for node in tree.find_all(exp.Func)

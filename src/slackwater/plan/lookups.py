@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sqlglot import exp
 
+from slackwater.language.dialect import SparkText
 from slackwater.language.statements import CreateTable
 from slackwater.plan.model import Lookup
 from slackwater.plan.scope import Scope, canonical, digest
@@ -19,7 +21,7 @@ def add_lookup(scope: Scope, join: exp.Join, tables: Mapping[str, CreateTable]) 
     if table is None:
         known = ", ".join(t.name for t in tables.values()) or "none declared"
         raise scope.error(
-            f"a stream is joined with a stored table, and {name or relation.sql('spark')} is none",
+            f"a stream is joined with a stored table, and {name or relation.sql(SparkText)} is none",
             relation,
             hint=f"tables are: {known}; two streams cannot be joined",
         )
@@ -45,7 +47,8 @@ def add_lookup(scope: Scope, join: exp.Join, tables: Mapping[str, CreateTable]) 
             hint=f"a lookup needs ON stream.column = {alias}.column",
         )
     text = canonical(condition)
-    final = f"l_{table.name}_{digest(table.name, text, side)}"
+    label = re.sub(r"\W", "_", table.name, flags=re.ASCII)
+    final = f"l_{label}_{digest(table.name, text, side)}"
     renamed = text.replace("l_.", final + ".")
     lookup = Lookup(table.name, final, renamed, keys, side != "LEFT")
     return scope.with_lookup(lookup, alias, columns, merged)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from slackwater.errors import LanguageError, Position
+from slackwater.language.dialect import SparkText
 from slackwater.language.statements import Source
 from slackwater.language.tokens import position_at
 from slackwater.plan.model import Lookup, Path
@@ -29,7 +30,7 @@ def source_column(name: str) -> exp.Column:
 
 def canonical(node: exp.Expr) -> str:
     """The one text form of an expression whose columns are resolved."""
-    return node.sql(dialect="spark", normalize_functions="lower", comments=False)
+    return node.sql(dialect=SparkText, normalize_functions="lower", comments=False)
 
 
 def position_of(node: exp.Expr, source: Source) -> Position | None:
@@ -85,7 +86,9 @@ class Scope:
 
     def resolve(self, root: exp.Expr) -> exp.Expr:
         """A copy of a tree with every column in canonical form; raises where a name means nothing."""
-        return root.copy().transform(lambda n: self._column(n) if isinstance(n, exp.Column) else n)
+        return root.copy().transform(
+            lambda n: self._column(n) if isinstance(n, exp.Column) and not _is_unit(n) else n
+        )
 
     def sql(self, root: exp.Expr) -> str:
         return canonical(self.resolve(root))
@@ -122,6 +125,31 @@ class Scope:
         known_names = ", ".join(columns)
         hint = f"did you mean {near[0]}?" if near else f"there are {known_names}"
         raise self.error(f"no column {name} in {self.path.source}", at, hint=hint)
+
+
+_UNITS = frozenset(
+    "microsecond millisecond second minute hour day dayofyear week month quarter year".split()  # noqa: SIM905
+)
+_TAKE_UNITS = ("timestampadd", "timestampdiff", "dateadd", "datediff", "date_add", "date_diff")
+
+
+def _is_unit(column: exp.Column) -> bool:
+    """Whether a name is the unit of ``timestampadd(HOUR, 1, ts)`` and its like, and no column."""
+    call = column.parent
+    return (
+        isinstance(call, exp.Anonymous)
+        and str(call.this).lower() in _TAKE_UNITS
+        and len(call.expressions) == 3
+        and call.expressions[0] is column
+        and column.name.lower() in _UNITS
+    )
+
+
+def item_name(item: exp.Expr) -> str:
+    """What a SELECT item is called: its alias, its column, else its text."""
+    bare = item.unalias()
+    named = item.alias or (bare.name if isinstance(bare, exp.Column | exp.Dot) else "")
+    return named or str(bare.sql(SparkText, comments=False))
 
 
 def _dot(root: exp.Expr, rest: list[str]) -> exp.Expr:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from sqlglot import exp, parse_one
 
+from slackwater.language.dialect import SparkText
 from slackwater.plan.model import Lookup, Path
 from slackwater.plan.scope import canonical, digest
 
@@ -57,9 +58,12 @@ class Signature:
 
     @property
     def residual(self) -> tuple[str, ...]:
-        """The varying predicates that a match of the probe leaves to be tested."""
+        """The varying predicates that a match of the probe leaves to be tested.
+
+        An IN list is tested again: Spark compares its values as strings where one side is a string, and
+        the join casts the string.
+        """
         probes = {f"{p.expression} = {{{p.constants[0]}}}" for p in self.equalities}
-        probes |= {f"{p.expression} IN ({{{p.constants[0]}}})" for p in self.equalities}
         return tuple(v for v in self.varying if v not in probes)
 
 
@@ -71,7 +75,7 @@ def values_listed(constant: str) -> list[str]:
     """
     if ", " not in constant:
         return [constant]
-    values = parse_one(f"x IN ({constant})", dialect="spark").expressions
+    values = parse_one(f"x IN ({constant})", dialect=SparkText).expressions
     return [canonical(value) for value in values]
 
 
@@ -109,7 +113,7 @@ def kinds(constants: Constants) -> tuple[bool, ...]:
 
 
 def _holes(predicate: str) -> tuple[str, list[str]]:
-    tree = parse_one(predicate, dialect="spark")
+    tree = parse_one(predicate, dialect=SparkText)
     found: list[str] = []
     if (
         isinstance(tree, exp.In)
@@ -212,7 +216,7 @@ def _probes(
     template: str, places: range, equalities: list[Probe], lows: dict[str, int], highs: dict[str, int]
 ) -> None:
     """Note what a predicate, all of whose constants vary, gives a probe: an equality or a bound."""
-    tree = parse_one(template, dialect="spark")
+    tree = parse_one(template, dialect=SparkText)
     if not isinstance(tree, _COMPARISONS) or tree.this.find(exp.Placeholder) is not None:
         return
     # the text itself, since it must be found again in the predicate

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from slackwater.errors import LanguageError, SourceError
+from slackwater.language.dialect import SparkText
 from slackwater.language.parse import parse
 from slackwater.language.statements import (
     AnyStatement,
@@ -17,6 +19,7 @@ from slackwater.language.statements import (
     CreateView,
     Drop,
 )
+from slackwater.language.tokens import tokenize
 from slackwater.reference.answers import ReferenceAnswer
 from slackwater.reference.expressions import holds, interpret
 from slackwater.reference.grouping import Grouping, Registry, output_name
@@ -106,7 +109,7 @@ class Evaluation:
         if name not in self._outcomes:
             self._outcomes[name] = None
             try:
-                self._outcomes[name] = self._select(step.select, {})
+                self._outcomes[name] = self._select(retyped(step.select), {})
             except LanguageError as error:
                 if error.position is not None:
                     raise
@@ -250,3 +253,11 @@ def _all_declared(kind: str, given: Mapping[str, object], declared: Mapping[str,
     unknown = given.keys() - declared.keys()
     if unknown:
         raise SourceError(f"rows are given for a {kind} that is not created: {', '.join(sorted(unknown))}")
+
+
+def retyped(select: exp.Select) -> exp.Expr:
+    """A SELECT with the functions it calls understood, as sqlglot knows Spark's."""
+    text = select.sql(SparkText)
+    (parsed,) = Spark().parser().parse(tokenize(text), text)
+    assert parsed is not None
+    return parsed

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from slackwater.runtime.answers import Answer, How, types_json
 from slackwater.runtime.json_values import (
+    FIRST_MICROS,
+    LAST_MICROS,
     double_column,
     from_micros,
     json_column,
@@ -86,6 +88,10 @@ class AnswerBatch:
         for name, column in self._columns():
             if len(column) != expected:
                 raise ValueError(f"{name} has {len(column)} entries where value has {expected}")
+        for name in ("window_start", "window_end", "at"):
+            moments = getattr(self, name)
+            if moments is not None and len(moments) and not _has_dates(moments):
+                object.__setattr__(self, name, np.clip(moments, FIRST_MICROS, LAST_MICROS))
 
     def __len__(self) -> int:
         return len(self.value)
@@ -241,6 +247,10 @@ class AnswerBatch:
         by_row = pa.array(np.arange(size * width).reshape(width, size).T.ravel())
         texts = pa.concat_arrays([text_column(column) for column in self.keys.values()]).take(by_row)
         return pa.MapArray.from_arrays(offsets, pa.array(list(self.keys), pa.string()).take(names), texts)
+
+
+def _has_dates(moments: Micros) -> bool:
+    return bool(moments.min() >= FIRST_MICROS and moments.max() <= LAST_MICROS)
 
 
 def _times(moments: Micros | None, size: int) -> pa.Array:

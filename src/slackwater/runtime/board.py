@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -43,6 +43,20 @@ class Board:
             }
             for name, contract in contracts.items():
                 self._queries[name].contract = str(contract)
+
+    def resumed(self, answers: Mapping[str, int]) -> None:
+        """What an earlier part of the run has delivered counts too."""
+        with self._lock:
+            for name, number in answers.items():
+                if name in self._queries:
+                    self._queries[name].answers += number
+
+    def stopped(self) -> None:
+        """No stream goes on: those that have not ended are stopped."""
+        with self._lock:
+            for name, status in self._streams.items():
+                if status.state != "ended":
+                    self._streams[name] = replace(status, state="stopped")
 
     def stream(self, status: StreamStatus) -> None:
         with self._lock:

@@ -66,11 +66,11 @@ class Declarations(ABC):
         """``CREATE VIEW``."""
         self.sql(create_view(name, select))
 
-    def query(self, name: str, select: str, *, contract: Contract | None = None) -> None:
-        """``CREATE QUERY``."""
+    def query(self, name: str, select: str, *, contract: Contract | str | None = None) -> None:
+        """``CREATE QUERY``; the contract as a value or as SQL writes it after WITH."""
         self.sql(create_query(name, select, contract))
 
-    def alter(self, name: str, contract: Contract) -> None:
+    def alter(self, name: str, contract: Contract | str) -> None:
         """``ALTER QUERY``."""
         self.sql(alter_query(name, contract))
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slackwater.language.render import quoted_name
 from slackwater.plan.model import Step, TupleWindow
 from slackwater.plan.tables import StepPlan
 from slackwater.runtime.answer_batch import AnswerBatch
@@ -155,7 +156,7 @@ def handed_on_sql(step: Step) -> list[str]:
     # only windows over rows ask for the order; for others Spark leaves this out
     by = ", ".join(["we", "ws", *(f"k{i}" for i in range(len(step.keys)))])
     order = ["CAST(0 AS BIGINT) AS __part", f"CAST(row_number() OVER (ORDER BY {by}) AS BIGINT) AS __seq"]
-    return [*(f"{sql} AS `{name}`" for name, sql in items.items()), f"{time} AS __t", *order]
+    return [*(f"{sql} AS {quoted_name(name)}" for name, sql in items.items()), f"{time} AS __t", *order]
 
 
 def _time_of(step: Step) -> str:

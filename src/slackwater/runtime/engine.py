@@ -18,6 +18,7 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision, exact
 from slackwater.runtime.board import Board
 from slackwater.runtime.journal import Journal, remove
+from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.log import PaneLog
 from slackwater.runtime.sinks import Sink
 from slackwater.runtime.state import RunState, StreamState
@@ -97,6 +98,8 @@ class Engine:
         self._fault("opened")
         self.journal.write_commit(self.state.step, self.state.to_json())
         self.board.queries(self._contracts(catalog))
+        for state in self.state.streams.values():
+            self.board.resumed(state.answers)
 
     def _contracts(self, catalog: Catalog) -> dict[str, Contract]:
         return {s.name: catalog.contracts[n] for n, s in catalog.queries.items() if not s.current}
@@ -141,9 +144,7 @@ class Engine:
                     decision = self._decide(stream, state, number)
                     self.journal.write_record(decision)
                 session = batch.sparkSession
-                began = self._clocks.seconds()
-                turn = self._turn(decision, session, source.frame(session, batch, decision.offsets))
-                self._note(stream, state, turn, began)
+                self._turn(decision, session, source.frame(session, batch, decision.offsets))
                 source.release(decision.offsets)
                 if source.ended(decision.offsets):
                     self._end(stream, state)
@@ -214,6 +215,7 @@ class Engine:
 
     def _turn(self, decision: Decision, session: SparkSession, frame: DataFrame | None) -> Turn:
         self._fault("recorded")
+        began = self._clocks.seconds()
         stream = decision.stream
         state = self.state.streams[stream.lower()]
         plan = self.versions.plan(decision.version)
@@ -246,6 +248,10 @@ class Engine:
             sink.write(step, turn.delivered())
             self._fault("answers")
         self._commit(decision, state, turn, step)
+        if decision.kind == "end":
+            self.finished(stream)
+        else:
+            self._note(stream, state, turn, began)
         self._fault("committed")
         log.bury()
         for leftover in self.journal.outputs.iterdir():
@@ -292,7 +298,8 @@ class Engine:
         watermark = state.watermark(stream)
         seen = abs(watermark) < AFTER_ALL
         source = self.sources[stream.lower()]
-        lag = source.lag(turn.decision.offsets)
+        offsets = state.offsets or {}
+        lag = source.lag(offsets) if offsets else None
         if lag is None and state.latest is not None and not source.tells_time:
             lag = max(0.0, self._clocks.now().timestamp() - state.latest / 1e6)
         self.board.stream(
@@ -305,8 +312,8 @@ class Engine:
                 batch_ms=taken * 1000,
                 late=state.late,
                 unreadable=state.unreadable,
-                watermark=datetime.fromtimestamp(watermark / 1e6, UTC) if seen else None,
-                progress=self.sources[stream.lower()].progress(turn.decision.offsets),
+                watermark=from_micros(watermark) if seen else None,
+                progress=source.progress(offsets) if offsets else None,
             )
         )
 

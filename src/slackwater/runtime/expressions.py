@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp, parse_one
 
+from slackwater.language.dialect import SparkText
+
 _ARITHMETIC: dict[type[exp.Expr], Callable[[pa.Array, pa.Array], pa.Array]] = {
     exp.Add: pc.add,
     exp.Sub: pc.subtract,
@@ -32,7 +34,7 @@ _COMPARISONS: dict[type[exp.Expr], Callable[[pa.Array, pa.Array], pa.Array]] = {
 
 @cache
 def _tree(sql: str) -> exp.Expr:
-    return parse_one(sql, dialect="spark")
+    return parse_one(sql, dialect=SparkText)
 
 
 def evaluate(sql: str, columns: Mapping[str, pa.Array]) -> pa.Array | None:
@@ -43,7 +45,7 @@ def evaluate(sql: str, columns: Mapping[str, pa.Array]) -> pa.Array | None:
     """
     try:
         return _node(_tree(sql), columns)
-    except _NotHereError:
+    except (_NotHereError, pa.ArrowInvalid):
         return None
 
 
@@ -65,11 +67,12 @@ def _node(node: exp.Expr, columns: Mapping[str, pa.Array]) -> pa.Array:
     kind = type(node)
     if kind in _ARITHMETIC:
         left, right = _pair(node, columns)
-        return _ARITHMETIC[kind](left, right)
+        return _ARITHMETIC[kind](*_as_floats(left, right))
     if kind in _COMPARISONS:
         left, right = _node(node.args["this"], columns), _node(node.args["expression"], columns)
         if kind not in (exp.And, exp.Or):
             _same_family(left, right)
+            left, right = _as_floats(left, right)
         return _COMPARISONS[kind](left, right)
     raise _NotHereError
 
@@ -80,6 +83,8 @@ def _literal(node: exp.Literal, columns: Mapping[str, pa.Array]) -> pa.Array:
         # 0.5 is a DECIMAL in Spark, and its arithmetic has rules of its own
         raise _NotHereError
     value = int(node.this)
+    if abs(value) >= 2**63:
+        raise _NotHereError
     return pa.repeat(pa.scalar(value, pa.int32() if abs(value) < 2**31 else pa.int64()), length)
 
 
@@ -103,6 +108,14 @@ def _same_family(left: pa.Array, right: pa.Array) -> None:
         raise _NotHereError
 
 
+def _as_floats(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Both as floats where one is, as Spark has it: whole numbers beyond 2^53 lose their last digits."""
+    sides = (left, right)
+    if any(pa.types.is_floating(s.type) for s in sides) and any(pa.types.is_integer(s.type) for s in sides):
+        return tuple(pc.cast(s, pa.float64(), safe=False) for s in sides)
+    return sides
+
+
 def _nan(side: pa.Array) -> pa.Array:
     return pc.is_nan(side) if pa.types.is_floating(side.type) else pa.repeat(False, len(side))
 
@@ -111,6 +124,6 @@ def _divide(left: pa.Array, right: pa.Array) -> pa.Array:
     for side in (left, right):
         if not (pa.types.is_integer(side.type) or pa.types.is_floating(side.type)):
             raise _NotHereError
-    divisor = pc.cast(right, pa.float64())
+    divisor = pc.cast(right, pa.float64(), safe=False)
     safe = pc.if_else(pc.equal(divisor, 0.0), pa.scalar(None, pa.float64()), divisor)
-    return pc.divide(pc.cast(left, pa.float64()), safe)
+    return pc.divide(pc.cast(left, pa.float64(), safe=False), safe)

@@ -133,6 +133,14 @@ class ParquetSink:
                     path.unlink()
                 elif name is not None and int(name[1]) > step:
                     later.append(path)
+            foreign = [
+                p.name for p in self.directory.glob("*.parquet") if not _PARQUET_NAME.fullmatch(p.name)
+            ]
+            if resume is None and foreign:
+                raise SinkError(
+                    f"{self.directory} holds Parquet files that are no answers ({min(foreign)}): a reader "
+                    f"would mix them. Choose a folder that is new, empty or one's own."
+                )
             if resume is None and later and not self._overwrite:
                 raise SinkError(
                     f"{self.directory} already holds answers ({later[0].name}). Choose another path, or pass "

@@ -20,11 +20,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Value: TypeAlias = (
-    bool | int | float | str | bytes | Decimal | datetime | date | list[Any] | dict[str, Any] | None
+    bool
+    | int
+    | float
+    | str
+    | bytes
+    | Decimal
+    | datetime
+    | date
+    | timedelta
+    | list[Any]
+    | dict[str, Any]
+    | None
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+FIRST_MICROS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+LAST_MICROS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+"""The times that have a date: a window over the last day of the year 9999 ends after them."""
 
 
 def to_micros(moment: datetime) -> int:
@@ -37,8 +51,12 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC time at this many microseconds since the epoch."""
-    return EPOCH + timedelta(microseconds=micros)
+    """The UTC time at this many microseconds since the epoch, or the calendar's edge where it is beyond.
+
+    >>> from_micros(10**18).year
+    9999
+    """
+    return EPOCH + timedelta(microseconds=min(max(micros, FIRST_MICROS), LAST_MICROS))
 
 
 def time_text(moment: datetime) -> str:
@@ -84,6 +102,8 @@ def exact_text(value: object) -> str:
             return time_text(value)
         case date():
             return value.isoformat()
+        case timedelta():
+            return f"{Decimal(value // _MICROSECOND).scaleb(-6):f}"
         case bytes():
             return base64.b64encode(value).decode("ascii")
         case None:
@@ -118,8 +138,8 @@ def json_text(value: object) -> str:
 def type_name(value: object) -> str:
     """The type of a value where its JSON form does not say it, else nothing.
 
-    >>> type_name(Decimal(1)), type_name(1.5), type_name(math.inf)
-    ('decimal', '', 'float')
+    >>> type_name(Decimal(1)), type_name(1.5), type_name(math.inf), type_name(timedelta(seconds=1))
+    ('decimal', '', 'float', 'interval')
     """
     match value:
         case float():
@@ -130,6 +150,8 @@ def type_name(value: object) -> str:
             return "timestamp"
         case date():
             return "date"
+        case timedelta():
+            return "interval"
         case bytes():
             return "bytes"
     return ""
@@ -161,6 +183,7 @@ _READERS: dict[str, Callable[[Any], Value]] = {
     "decimal": Decimal,
     "timestamp": datetime.fromisoformat,
     "date": date.fromisoformat,
+    "interval": lambda seconds: int(Decimal(seconds).scaleb(6)) * _MICROSECOND,
     "bytes": base64.b64decode,
 }
 

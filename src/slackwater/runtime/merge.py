@@ -8,8 +8,9 @@ Reference: the sparse table of Bentley and Saxe's decomposable searching (1980).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -97,11 +98,38 @@ def _either(choose: Callable[[Any, Any], Any]) -> MergeFunction:
     return lambda left, right: tuple(vectorised(a, b) for a, b in zip(left, right, strict=True))
 
 
+_WIDE = Context(prec=100)
+"""Spark's DECIMAL has 38 digits, Python's default context 28."""
+
+
 def _plus(a: Decimal, b: Decimal) -> Decimal:
-    return a + b
+    return _WIDE.add(a, b)
 
 
-OBJECTS: dict[str, MergeFunction] = {"sum": _either(_plus), "min": _either(min), "max": _either(max)}
+def _order(value: Any) -> Any:
+    """What Spark sorts a value by: in structs and arrays NULL comes first and NaN last.
+
+    >>> _order({"a": None, "b": 2}) < _order({"a": 1, "b": 0}) < _order({"a": math.nan, "b": 0})
+    True
+    """
+    if isinstance(value, dict):
+        return [_order(v) for v in value.values()]
+    if isinstance(value, list):
+        return [_order(v) for v in value]
+    if value is None:
+        return (0,)
+    return (2,) if isinstance(value, float) and math.isnan(value) else (1, value)
+
+
+def _less(a: Any, b: Any) -> Any:
+    return b if _order(b) < _order(a) else a
+
+
+def _more(a: Any, b: Any) -> Any:
+    return b if _order(b) > _order(a) else a
+
+
+OBJECTS: dict[str, MergeFunction] = {"sum": _either(_plus), "min": _either(_less), "max": _either(_more)}
 NUMBERS: dict[str, MergeFunction] = {"sum": add, "min": least, "max": largest, "any": either}
 
 

@@ -15,7 +15,9 @@ from typing import Any
 from slackwater.errors import PlanError, RunError, SlackwaterError
 from slackwater.language.aggregates import UserAggregate
 from slackwater.language.parse import parse
+from slackwater.language.parse_source import check_type
 from slackwater.language.statements import CreateStream, Drop, Explain, ExplainFormat
+from slackwater.plan.calls import is_built_in
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.plan.functions import Functions
@@ -95,6 +97,7 @@ class Session(Declarations):
             if self._engine is None:
                 self._script.append(statement.sql)
         if self._engine is not None and catalog != self.catalog:
+            self._refuse_ended(catalog)
             self._check(catalog)
             self._begin_reading(catalog)
             self._engine.change(catalog)
@@ -105,6 +108,7 @@ class Session(Declarations):
     def function(self, name: str, function: Callable[..., Any], returns: str) -> None:
         """Register a Python function for use in expressions; ``returns`` is a Spark SQL type."""
         self._before_start("functions")
+        check_type(returns, f"function {name}: returns")
         self._scalars[name.lower()] = (function, returns)
         functions = self.catalog.functions
         self._functions(replace(functions, scalars=functions.scalars | {name.lower()}))
@@ -112,6 +116,9 @@ class Session(Declarations):
     def aggregate(self, name: str, aggregate: UserAggregate) -> None:
         """Register an aggregate of the form (init, incr, final), with an optional merge."""
         self._before_start("aggregates")
+        check_type(aggregate.returns, f"aggregate {name}: returns")
+        if is_built_in(name):
+            raise PlanError(f"aggregate {name}: SQL has one of that name; choose another")
         functions = self.catalog.functions
         self._functions(replace(functions, aggregates={**functions.aggregates, name.lower(): aggregate}))
 
@@ -184,6 +191,15 @@ class Session(Declarations):
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="slackwater-ticker")
         self._ticker.start()
 
+    def _refuse_ended(self, catalog: Catalog) -> None:
+        """Raise where a new query reads a stream from which nothing more will come."""
+        for name, step in catalog.queries.items():
+            state = self.engine.state.streams.get(step.stream.lower())
+            if name not in self.catalog.queries and state is not None and state.ended:
+                raise PlanError(
+                    f"{step.name} reads {step.stream}, which has ended: nothing more comes from it"
+                )
+
     def _begin_reading(self, catalog: Catalog) -> None:
         """Start the streams that a change is the first to read."""
         engine = self.engine
@@ -231,6 +247,16 @@ class Session(Declarations):
         if root.exists() and fresh:
             discard_state(root)
         return root
+
+    def check(self) -> None:
+        """Let Spark analyse every query; raises where it cannot. Nothing is read and nothing runs."""
+        self.spark = self.spark or build_session()
+        executor = Executor(self.spark, self._scalars)
+        for name, (function, returns) in self._scalars.items():
+            executor.add_scalar(name, function, returns)
+        for table in self.catalog.tables.values():
+            executor.pretend_table(table)
+        check_with_spark(executor, extend(Plan(), self.catalog))
 
     def _check(self, catalog: Catalog) -> None:
         """Let Spark analyse every query before it runs, so that a wrong one is refused at once."""
@@ -312,12 +338,15 @@ class Session(Declarations):
         if self._ticker is not None:
             self._ticker.join(timeout=10)
         if self._engine is not None:
+            self._engine.board.stopped()
             self._engine.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def answers(self, query: str | None = None) -> Iterator[Answer]:
         """The answers as they come, of one query or of all; ends when the run does."""
+        if self._engine is None:
+            raise RunError("there are no answers before start(): call it first")
         if query is None:
             return iter(self._iterator.answers())
         found = self.catalog.queries.get(query.lower())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from slackwater.errors import PlanError
 
 
 @dataclass(frozen=True)
@@ -15,3 +17,9 @@ class Settings:
     """Rows of a batch of a trace that is replayed at speed 'max'."""
     driver_rows: int = 100_000
     """Groups of a batch up to which partial aggregates go through the driver."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise PlanError(f"setting {field.name}: expected a whole number above 0, got {value!r}")

@@ -9,15 +9,16 @@ from typing import Literal
 from slackwater.runtime.answers import How
 from slackwater.runtime.json_values import Value
 
-StreamState = Literal["running", "idle", "ended"]
+StreamState = Literal["running", "idle", "stopped", "ended"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamStatus:
     """How far a stream has been read, and how fast.
 
-    `batch` (batches), `rows`, `late` and `unreadable` count since the start; `rate` is rows a second, `lag_s`
-    how far the reading is behind the source. `progress` goes from 0 to 1 where the stream has an end.
+    `batch` (batches), `rows`, `late` and `unreadable` count since the start, and late and unreadable rows are
+    among `rows`; `rate` is rows a second, `lag_s` how far the reading is behind the source. `progress` goes
+    from 0 to 1 where the stream has an end.
     """
 
     name: str

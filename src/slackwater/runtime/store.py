@@ -33,7 +33,8 @@ class Values:
     def read(self, column: pa.ChunkedArray) -> npt.NDArray[Any]:
         """Values as numpy, nulls as what merges with anything."""
         if self.kind == "object":
-            return np.array(column.to_pylist(), dtype=object)
+            # one by one: numpy would make a table of lists that are equally long
+            return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
         if self.kind == "int":
             column = pc.cast(_as_int(column), pa.int64())
         else:
@@ -44,7 +45,12 @@ class Values:
     def write(self, values: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> pa.Array:
         """Values back in their own type; null where nothing was merged."""
         if self.kind == "object":
-            return pa.array([v if p else None for v, p in zip(values, present, strict=True)], type=self.type)
+            kept = [v if p else None for v, p in zip(values, present, strict=True)]
+            if pa.types.is_decimal(self.type):
+                # a sum that outgrows its type is NULL, as in Spark
+                most = 10 ** (self.type.precision - self.type.scale)
+                kept = [v if v is None or abs(v) < most else None for v in kept]
+            return pa.array(kept, type=self.type)
         plain = pa.array(values, mask=~present)
         if pa.types.is_boolean(self.type):
             return pc.cast(plain, pa.bool_())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from slackwater.errors import LanguageError
+from slackwater.errors import LanguageError, Position
+from slackwater.language.render import quoted_name
 from slackwater.language.statements import CreateQuery, CreateStream, CreateView, Source
+from slackwater.language.tokens import position_at
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
 from slackwater.plan.signature import shape
 from slackwater.plan.tables import Plan
 from slackwater.spark.execute import Executor, first_line
+from slackwater.spark.files import table_view
 
 
 def check_with_spark(executor: Executor, plan: Plan) -> None:
@@ -63,12 +68,12 @@ def _analyse(executor: Executor, source: DataFrame, step: Step, catalog: Catalog
     source.createOrReplaceTempView("checked__source")
     tables = "checked__source s"
     for lookup in step.path.lookups:
-        tables += f" LEFT JOIN `{lookup.table}` {lookup.alias} ON {lookup.on}"
+        tables += f" LEFT JOIN `{table_view(lookup.table)}` {lookup.alias} ON {lookup.on}"
     where = " AND ".join(f"({p})" for p in step.path.predicates) or "true"
     time = f"CAST(NULL AS TIMESTAMP) AS `{step.time}`"
     names = [o.name for o in step.outputs]
     if not step.aggregates:
-        items = ", ".join(f"{o.sql} AS `{o.name}`" for o in step.outputs)
+        items = ", ".join(f"{o.sql} AS {quoted_name(o.name)}" for o in step.outputs)
         items += "" if step.time in names else f", s.`{step.time}`"
         return executor.session.sql(f"SELECT {items} FROM {tables} WHERE {where}")
     calls = [f"{_call(step, i, catalog)} AS a{i}" for i in range(len(step.calls))]
@@ -77,7 +82,7 @@ def _analyse(executor: Executor, source: DataFrame, step: Step, catalog: Catalog
         [*keys, *calls, "CAST(NULL AS TIMESTAMP) AS window_start", "CAST(NULL AS TIMESTAMP) AS window_end"]
     )
     grouped = f" GROUP BY {', '.join(k.sql for k in step.keys)}" if step.keys else ""
-    items = ", ".join(f"{o.sql} AS `{o.name}`" for o in step.outputs)
+    items = ", ".join(f"{o.sql} AS {quoted_name(o.name)}" for o in step.outputs)
     extra = [n for n in ("window_start", "window_end") if n not in names]
     items = ", ".join(filter(None, [items, *extra, "" if step.time in names else time]))
     having = f" WHERE {step.having}" if step.having is not None else ""
@@ -104,10 +109,21 @@ def _call(step: Step, index: int, catalog: Catalog) -> str:
 
 def _complaint(catalog: Catalog, name: str, error: PySparkException) -> LanguageError:
     declared = catalog.declared.get(name.lower().split(".")[0])
-    text = first_line(error)
+    # its line and position are those of a text that the user has not written
+    text = re.sub(r"[;,] line \d+,? pos \d+.*$| SQLSTATE: \w+", "", first_line(error))
     # Spark's message names columns as the plan does; the user wrote them without the alias
     message = f"Spark refuses {name}: {text}".replace("`s`.", "").replace("s.`", "`")
     if isinstance(declared, CreateQuery | CreateView):
         source: Source = declared.source
-        return source.error(message)
+        return source.error(message, at=_place(text, source, declared.sql))
     return LanguageError(message)
+
+
+def _place(text: str, source: Source, sql: str) -> Position | None:
+    """Where the first name that Spark complains of stands in the statement."""
+    for quoted in re.findall(r'[`"]([^`"]+)[`"]', text):
+        for word in re.findall(r"\w+", quoted):
+            found = re.search(rf"\b{re.escape(word)}\b", sql, re.IGNORECASE)
+            if found is not None:
+                return position_at(source.text, source.position.offset + found.start())
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from slackwater.language.statements import CreateTable
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Lookup, Window
 from slackwater.plan.tables import Table
-from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds
+from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds, table_view
 from slackwater.spark.finish import windows_sql
 from slackwater.spark.states import final_states, first_states
 
@@ -64,7 +65,7 @@ class Executor:
             if known.get(f"table {table.name}") != table.sql:
                 self.open_table(table)
                 frame = self._tables[table.sql]
-                _adopt(session, frame).createOrReplaceTempView(table.name)
+                _adopt(session, frame).createOrReplaceTempView(table_view(table.name))
                 known[f"table {table.name}"] = table.sql
         for name, sql in views.items():
             if known.get(f"constants {name}") != sql:
@@ -95,6 +96,11 @@ class Executor:
         except SPARK_ERRORS as error:
             raise SourceError(f"table {table.name}: {first_line(error)}") from error
         self._tables[table.sql] = kept
+
+    def pretend_table(self, table: CreateTable) -> None:
+        """A table of the declared columns without rows: for checks that read nothing."""
+        if table.sql not in self._tables:
+            self._tables[table.sql] = self.session.createDataFrame([], declared_schema(table.columns))
 
     def check_lookup(self, lookup: Lookup, catalog: Catalog) -> None:
         """Raise where a lookup's keys do not identify a row of its table."""
@@ -200,7 +206,9 @@ def first_line(error: BaseException) -> str:
     lines = str(error).strip().split("\n")
     if "Python worker" in lines[0]:
         said = [line for line in lines[1:] if line.strip() and not line[0].isspace()]
-        return f"a Python function failed: {said[-1] if said else lines[0]}"[:500]
+        places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', str(error))
+        where = "{}, line {}, in {}: ".format(*places[-1]) if places else ""
+        return f"a Python function failed: {where}{said[-1] if said else lines[0]}"[:500]
     return lines[0][:500]
 
 

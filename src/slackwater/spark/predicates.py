@@ -8,6 +8,7 @@ from functools import cache
 
 from sqlglot import exp, parse_one
 
+from slackwater.language.dialect import SparkText
 from slackwater.plan.tree import Operator
 
 NAMED_FROM = 3
@@ -44,4 +45,4 @@ def named_predicates(paths: Sequence[tuple[Operator, ...]]) -> dict[str, str]:
 @cache
 def _is_cheap(predicate: str) -> bool:
     """Whether a predicate only compares and calculates."""
-    return all(isinstance(node, _CHEAP) for node in parse_one(predicate, dialect="spark").walk())
+    return all(isinstance(node, _CHEAP) for node in parse_one(predicate, dialect=SparkText).walk())

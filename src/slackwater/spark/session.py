@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,8 @@ LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 SETTINGS: dict[str, str] = {
     "spark.ui.enabled": "false",
+    # nothing is kept there, and the default would leave an empty folder where the user stands
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "slackwater-warehouse"),
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     # a bad row must not stop a standing query: what cannot be computed is NULL
@@ -78,8 +82,24 @@ def build_session(
     builder = SparkSession.builder.appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    return session
+    # its JSON about a statement that Spark refuses would come before our word on it
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    return builder.getOrCreate()
+
+
+@contextmanager
+def passing_session(name: str, log: Path) -> Iterator[SparkSession]:
+    """The session that runs in this process already, or one that is stopped afterwards."""
+    present = SparkSession.getActiveSession()
+    if present is not None:
+        yield present
+        return
+    with stderr_to(log):
+        session = build_session(name)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @contextmanager

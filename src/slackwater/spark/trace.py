@@ -20,6 +20,7 @@ from slackwater.errors import SourceError
 from slackwater.language.statements import CreateStream
 from slackwater.spark.execute import SPARK_ERRORS, first_line
 from slackwater.spark.files import cast_column, csv_layout, data_files, declared_schema, read_nanoseconds
+from slackwater.spark.options import check_options
 from slackwater.traffic import SCHEMA, Traffic
 
 ROWS_PER_SEGMENT = 1_000_000
@@ -202,6 +203,7 @@ def _segment(file: Path) -> Segment:
 def _read(session: SparkSession, stream: CreateStream, source: Path, options: Mapping[str, str]) -> DataFrame:
     """The declared columns of a trace, its files being Parquet, CSV or JSON by their names."""
     kind = _kind(stream, source, options.get("format"))
+    check_options(stream.name, kind, options)
     nanos: frozenset[str] = frozenset()
     if kind == "csv":
         chosen, schema = csv_layout(session, stream, str(source), options, header=True)

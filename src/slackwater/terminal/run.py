@@ -61,9 +61,8 @@ def run_file(
     except KeyboardInterrupt:
         talk.print("stopping after this batch …")
     finally:
-        status = session.status()
         session.stop()
-    talk.print(summary(status))
+    talk.print(summary(session.status()))
     spark.stop()
 
 
