@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,15 @@ import pytest
 from agreement import identity, tables_of
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Settings
-from slackwater.runtime.testing import ListSink, run_scripted, scripted_session, take_turns
+from slackwater.runtime.testing import (
+    Killed,
+    ListSink,
+    abandon,
+    killer,
+    run_scripted,
+    scripted_session,
+    take_turns,
+)
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("host", pa.string()), ("size", pa.int32())])
@@ -44,23 +51,6 @@ TABLES = tables_of(BATCHES, SCHEMA)
 POINTS = ("recorded", "partials", "answers", "committed")
 
 
-class Killed(BaseException):
-    """Stands for kill -9: not an Exception, so that nothing may handle it."""
-
-
-def killer(point: str, occurrence: int) -> Callable[[str], None]:
-    seen = 0
-
-    def fault(reached: str) -> None:
-        nonlocal seen
-        if reached == point:
-            seen += 1
-            if seen == occurrence:
-                raise Killed(point)
-
-    return fault
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(spark: Any) -> list[Answer]:
     return run_scripted(spark, SQL, TABLES, settings=Settings(driver_rows=2))
@@ -76,6 +66,7 @@ def test_a_kill_changes_no_answer(
     first.start(ListSink(kept), manual=True)
     with pytest.raises(Killed):
         take_turns(first, TABLES)
+    abandon(first)
     second = scripted_session(spark, SQL, TABLES, **options)
     second.start(ListSink(kept), manual=True)
     take_turns(second, TABLES)
@@ -92,6 +83,7 @@ def test_a_replayed_batch_obeys_its_record_and_not_a_newer_query_set(spark: Any,
         take_turns(first, TABLES)
     first.engine.error = None
     first.sql("DROP QUERY rows")
+    abandon(first)
     second = scripted_session(spark, SQL, TABLES, state=state)
     second.start(ListSink(kept), manual=True)
     take_turns(second, {"p": TABLES["p"][:2]})

@@ -1,7 +1,8 @@
-"""The Python way in refuses what cannot be, at the call that says it."""
+"""The Python way in: what cannot be is refused at the call that says it; several callers, any Spark."""
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slackwater.errors import LanguageError, PlanError, RunError, SinkError, SourceError
+from slackwater.errors import LanguageError, PlanError, RunError, SinkError, SourceError, StateError
 from slackwater.language.aggregates import UserAggregate
 from slackwater.language.contracts import Exact, Subset
+from slackwater.runtime.engine import Clocks
+from slackwater.runtime.journal import Journal
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import ParquetSink
-from slackwater.runtime.testing import ListSink, scripted_session, take_turns
+from slackwater.runtime.testing import ListSink, run_scripted, scripted_session, take_turns
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM = "CREATE STREAM p (ts TIMESTAMP, size INT) USING scripted TIMESTAMP BY ts;"
@@ -113,3 +116,143 @@ def test_times_at_the_edge_of_the_calendar_are_answered(spark: Any) -> None:
     session.stop()
     assert [a.value for a in sorted(sink.answers, key=lambda a: a.value)] == [1, 2, 4]
     assert all(a.to_json_line() for a in sink.answers)
+
+
+# --- several at once ---------------------------------------------------------------------------------
+
+
+def test_a_state_in_use_is_neither_shared_nor_deleted(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "state")
+    first.write_version(1, {"sql": "", "script": []})
+    for fresh in (False, True):
+        with pytest.raises(StateError, match="another run uses the state"):
+            Journal(tmp_path / "state", fresh=fresh)
+    assert list(first.versions()) == [1]
+    first.close()
+    second = Journal(tmp_path / "state", fresh=True)
+    assert second.versions() == {}
+    second.close()
+
+
+def test_a_kill_while_deleting_leaves_nothing_to_go_on_from(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "state")
+    journal.write_version(1, {"sql": "", "script": []})
+    journal.close()
+    (tmp_path / "state" / "discarding").touch()
+    again = Journal(tmp_path / "state")
+    assert again.versions() == {}
+    assert not (tmp_path / "state" / "discarding").exists()
+    again.close()
+
+
+def test_changes_from_several_threads_all_hold(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + QUERY, TABLES)
+    session.start(manual=True)
+    threads = [
+        threading.Thread(target=session.sql, args=(QUERY.replace("QUERY q", f"QUERY q{n}"),))
+        for n in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(session.catalog.queries) == ["q", "q0", "q1", "q2", "q3", "q4", "q5"]
+    assert sorted(session.engine.catalog.queries) == sorted(session.catalog.queries)
+    session.stop()
+
+
+def test_a_change_does_not_wait_for_a_turn(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + QUERY, TABLES)
+    session.start(manual=True)
+    with session.engine.lock:  # as a turn holds it while a slow reader lets it wait
+        thread = threading.Thread(target=session.sql, args=("DROP QUERY q; " + QUERY.replace("SUM", "MAX"),))
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive()
+    session.stop()
+
+
+def test_what_fails_before_the_start_leaves_no_trace(spark: Any, tmp_path: Path) -> None:
+    def made() -> Session:
+        return scripted_session(spark, STREAM, TABLES, state=tmp_path / "state")
+
+    first = made()
+    with pytest.raises(LanguageError, match="nowhere"):
+        first.sql(QUERY + "CREATE QUERY b AS SELECT size FROM nowhere;")
+    other = QUERY.replace("QUERY q", "QUERY c")
+    first.sql(other)
+    first.start(manual=True)
+    first.stop()
+    second = made()
+    second.sql(other + QUERY)
+    second.start(manual=True)
+    assert sorted(second.catalog.queries) == ["c", "q"]
+    second.stop()
+
+
+def test_a_stopped_session_says_so(spark: Any) -> None:
+    session = scripted_session(spark, STREAM + QUERY, TABLES)
+    session.start(manual=True)
+    session.stop()
+    assert not session.wait(0.1), "the stream has not ended"
+    for act in (session.start, lambda: session.sql("DROP QUERY q")):
+        with pytest.raises(RunError, match="has been stopped"):
+            act()
+
+
+def test_a_tick_that_fails_breaks_the_run(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    clocks = Clocks(seconds=lambda: seconds[0], now=lambda: EPOCH)
+    session = scripted_session(spark, STREAM + QUERY, TABLES, clocks=clocks, ends=False)
+    session.start(manual=True)
+    take_turns(session, TABLES)
+    seconds[0] += 60
+
+    def full(decision: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(session.engine.journal, "write_record", full)
+    with pytest.raises(OSError, match="No space left"):
+        session.engine.tick("p")
+    with pytest.raises(OSError, match="No space left"):
+        session.poll()
+    session.stop()
+
+
+# --- Spark as others set it --------------------------------------------------------------------------
+
+
+def test_answers_do_not_depend_on_the_settings_of_a_session(spark: Any) -> None:
+    theirs = spark.newSession()
+    for key, value in (
+        ("spark.sql.ansi.enabled", "true"),
+        ("spark.sql.session.timeZone", "Asia/Tokyo"),
+        ("spark.sql.parquet.outputTimestampType", "INT96"),
+    ):
+        theirs.conf.set(key, value)
+    sql = STREAM + (
+        "CREATE QUERY q AS SELECT hour(ts) AS h, date_trunc('hour', ts) AS t, SUM(6 / (size % 2)) AS s "
+        "FROM p GROUP BY window(ts, '10 seconds', '5 seconds'), hour(ts), date_trunc('hour', ts);"
+    )
+    found = {}
+    for rows in (1, 100_000):
+        answers = run_scripted(theirs, sql, TABLES, settings=Settings(driver_rows=rows))
+        found[rows] = sorted((a.window_start, a.keys, a.value) for a in answers)
+    assert found[1] == found[100_000]
+    assert [v for _, _, v in found[1]] == [12.0, 18.0, 6.0]
+    assert {dict(k)["h"] for _, k, _ in found[1]} == {0}
+    assert theirs.conf.get("spark.sql.ansi.enabled") == "true", "theirs stay as they are"
+
+
+def test_panes_by_groups_that_outgrow_the_driver_are_left_to_spark(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slackwater.runtime.log.RESIDENT_CELLS", 500)
+    rows = pa.table({"ts": [EPOCH + timedelta(seconds=i) for i in range(100)], "size": range(100)})
+    batches = {"p": [rows.slice(0, 10), rows.slice(10, 60), rows.slice(70)]}
+    sql = STREAM + (
+        "CREATE QUERY q AS SELECT size, COUNT(*) AS n FROM p GROUP BY window(ts, '4 seconds', '1 second'), size;"
+    )
+    answers = run_scripted(spark, sql, batches)
+    assert len(answers) == 400
+    assert {a.value for a in answers} == {1}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,6 @@ from rich.console import Console
 
 from slackwater.errors import SlackwaterError
 from slackwater.language.durations import parse_duration
-from slackwater.language.parse_source import check_type
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain as explain_plan
@@ -48,6 +48,10 @@ def plain_errors() -> Iterator[None]:
     except SlackwaterError as error:
         errors.print(f"[bold red]error:[/] {_escaped(str(error))}")
         raise typer.Exit(1) from None
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        errors.print(f"[bold red]error:[/] {_escaped(f'{place}{error.strerror or error}')}")
+        raise typer.Exit(1) from None
 
 
 def _escaped(text: str) -> str:
@@ -70,10 +74,25 @@ def _registered(paths: list[Path] | None, target: Any) -> None:
         if spec is None or spec.loader is None or not path.exists():
             raise SlackwaterError(f"--import {path}: expected a Python file")
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        with _user_code(path):
+            spec.loader.exec_module(module)
         if not hasattr(module, "register"):
             raise SlackwaterError(f"--import {path}: expected a function register(session) in it, found none")
-        module.register(target)
+        with _user_code(path):
+            module.register(target)
+
+
+@contextmanager
+def _user_code(path: Path) -> Iterator[None]:
+    """What a user's file raises, with its line."""
+    try:
+        yield
+    except SlackwaterError:
+        raise
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        where = f", line {lines[-1]}" if lines else ""
+        raise SlackwaterError(f"--import {path}{where}: {type(error).__name__}: {error}") from error
 
 
 @app.command()
@@ -109,12 +128,10 @@ class _Registry:
         self.functions = Functions()
 
     def function(self, name: str, function: Any, returns: str) -> None:
-        check_type(returns, f"function {name}: returns")
-        self.functions = replace(self.functions, scalars=self.functions.scalars | {name.lower()})
+        self.functions = self.functions.with_scalar(name, returns)
 
     def aggregate(self, name: str, aggregate: Any) -> None:
-        known = {**self.functions.aggregates, name.lower(): aggregate}
-        self.functions = replace(self.functions, aggregates=known)
+        self.functions = self.functions.with_aggregate(name, aggregate)
 
 
 def _catalog(file: Path, imports: list[Path] | None) -> Catalog:

@@ -40,6 +40,18 @@ class Batches:
         """The median of one of Spark's own times; ``triggerExecution`` is the whole batch."""
         return median([d.get(part, 0) for d in self.durations] or [0])
 
+    def parts(self) -> dict[str, float]:
+        """Where the milliseconds of a batch go: in Spark around it, and in the turn itself."""
+        turn = {
+            "scan_panes_windows": median(lap.partials - lap.recorded for lap in self.laps) * 1000,
+            "answers": median(lap.answers - lap.partials for lap in self.laps) * 1000,
+            "commit": median(lap.committed - lap.answers for lap in self.laps) * 1000,
+        }
+        names = {"walCommit": "spark_wal", "commitOffsets": "spark_commit", "queryPlanning": "spark_planning"}
+        around = {name: self.milliseconds(part) for part, name in names.items()}
+        rest = self.milliseconds("triggerExecution") - sum(turn.values()) - sum(around.values())
+        return {**turn, **around, "rest": max(0.0, rest)}
+
 
 def small_batches(spark: SparkSession, folder: Path, count: int, progress: Progress) -> dict[str, float]:
     """Batches without rows, and batches of a hundred, one after the other."""
@@ -54,6 +66,7 @@ def small_batches(spark: SparkSession, folder: Path, count: int, progress: Progr
     return {
         "empty_batch_ms": of_none.milliseconds("triggerExecution"),
         "compilations": of_few.compiled + of_none.compiled,
+        **{f"empty_batch_{name}_ms": part for name, part in of_none.parts().items()},
         "hundred_rows_batch_ms": of_few.milliseconds("triggerExecution"),
     }
 
@@ -97,7 +110,7 @@ def _run(
         while len(watch.laps) <= WARM_UP + count and not session.wait(0.2):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{what} took more than {PATIENCE_S:.0f} seconds")
-        (query,) = spark.streams.active
+        (query,) = session.engine.executor.session.streams.active
         reported = {p["batchId"]: dict(p["durationMs"]) for p in query.recentProgress}
     seen.laps = watch.laps[WARM_UP : WARM_UP + count]
     seen.durations = [reported[b] for b in range(WARM_UP, WARM_UP + count) if b in reported]
@@ -106,12 +119,6 @@ def _run(
 
 
 def _tell(what: str, seen: Batches) -> None:
-    parts = ("triggerExecution", "addBatch", "latestOffset", "queryPlanning", "walCommit", "commitOffsets")
-    shown = ", ".join(f"{part} {seen.milliseconds(part):.0f}" for part in parts)
-    note(f"{what}, median of {len(seen.laps)}, in ms as Spark reports it: {shown}")
-    ours = {
-        "scan, panes and windows": median(lap.partials - lap.recorded for lap in seen.laps),
-        "answers": median(lap.answers - lap.partials for lap in seen.laps),
-        "commit": median(lap.committed - lap.answers for lap in seen.laps),
-    }
-    note("  of which in the batch: " + ", ".join(f"{name} {s * 1000:.0f}" for name, s in ours.items()))
+    shown = ", ".join(f"{name.replace('_', ' ')} {part:.0f}" for name, part in seen.parts().items())
+    whole = seen.milliseconds("triggerExecution")
+    note(f"{what}, median of {len(seen.laps)}: {whole:.0f} ms, of which {shown}")

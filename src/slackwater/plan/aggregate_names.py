@@ -1,6 +1,8 @@
-"""Names of aggregates that are not kept, so that the complaint about each is the right one."""
+"""Names of aggregates: those that SQL has, and what to write in place of those that are not kept."""
 
 from __future__ import annotations
+
+from slackwater.language.dialect import AGGREGATES
 
 INSTEAD = {
     "approx_count_distinct": "COUNT(DISTINCT x)",
@@ -39,3 +41,25 @@ SUPPORTED = (
     "COUNT, SUM, AVG, MIN, MAX, STDDEV, VARIANCE (and their _POP), MEDIAN, PERCENTILE, COUNT(DISTINCT), "
     "COUNT_IF, BOOL_AND, BOOL_OR, and aggregates registered from Python"
 )
+
+
+BY_NAME = {
+    "mean": "avg",
+    "every": "bool_and",
+    "some": "bool_or",
+    "std": "stddev_samp",
+    "var_samp": "var_samp",
+    "stddev": "stddev_samp",
+    "percentile": "percentile",
+}
+"""Kept aggregates that are known by another name."""
+
+
+def is_built_in(name: str) -> bool:
+    """Whether SQL has an aggregate of this name: a user's would never be called.
+
+    >>> is_built_in("Sum"), is_built_in("geo_mean")
+    (True, False)
+    """
+    lower = name.lower()
+    return name.upper() in AGGREGATES or lower in INSTEAD or lower in OTHERS or lower in {*BY_NAME, "any"}

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 
 from slackwater.language.dialect import SparkText
-from slackwater.plan.aggregate_names import INSTEAD, OTHERS, SUPPORTED
+from slackwater.plan.aggregate_names import BY_NAME, INSTEAD, OTHERS, SUPPORTED
 from slackwater.plan.functions import Functions
 
 _BY_CLASS: dict[type[exp.Expr], str] = {
@@ -28,15 +27,6 @@ _BY_CLASS: dict[type[exp.Expr], str] = {
     exp.PercentileCont: "percentile",
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
-}
-_BY_NAME = {
-    "mean": "avg",
-    "every": "bool_and",
-    "some": "bool_or",
-    "std": "stddev_samp",
-    "var_samp": "var_samp",
-    "stddev": "stddev_samp",
-    "percentile": "percentile",
 }
 
 
@@ -64,19 +54,9 @@ def is_aggregate(node: exp.Expr, functions: Functions) -> bool:
         return is_aggregate(node.this, functions)
     if isinstance(node, exp.Anonymous):
         name = str(node.this).lower()
-        known = name in _BY_NAME or name in INSTEAD or name in OTHERS
+        known = name in BY_NAME or name in INSTEAD or name in OTHERS
         return known or functions.aggregate(name) is not None
     return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Any) and not _is_quantifier(node))
-
-
-def is_built_in(name: str) -> bool:
-    """Whether SQL has an aggregate of this name: a user's would never be called.
-
-    >>> is_built_in("Sum"), is_built_in("geo_mean")
-    (True, False)
-    """
-    call = sqlglot.parse_one(f"`{name}`(1)" if not name.isidentifier() else f"{name}(1)", dialect=SparkText)
-    return is_aggregate(call, Functions())
 
 
 def _is_quantifier(node: exp.Any) -> bool:
@@ -136,10 +116,10 @@ def _named(name: str, arguments: tuple[exp.Expr, ...], functions: Functions) -> 
                 "percentile(x, 0.99)",
             )
         return _of_values(RawCall(name, arguments[:1], None, _percentile(arguments[1])))
-    if name in _BY_NAME and len(arguments) == 1:
+    if name in BY_NAME and len(arguments) == 1:
         if name == "mean" and isinstance(arguments[0], exp.Distinct):
             return RawCall("avg_distinct", (arguments[0].expressions[0],))
-        return _of_values(RawCall(_BY_NAME[name], arguments))
+        return _of_values(RawCall(BY_NAME[name], arguments))
     raise _unsupported(name)
 
 

@@ -69,6 +69,12 @@ class Catalog:
         if isinstance(statement, Drop):
             return self._drop(statement)
         assert isinstance(statement, Explain)
+        name = statement.name
+        if name is not None and name.lower() not in self.declared:
+            raise statement.source.error(
+                f"there is no stream, view or query called {name}",
+                hint=f"there are {', '.join(s.name for s in self.declared.values()) or 'none yet'}",
+            )
         return self
 
     def apply_all(self, statements: Iterable[AnyStatement]) -> Catalog:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from slackwater.errors import PlanError
 from slackwater.language.aggregates import UserAggregate
+from slackwater.language.parse_source import check_type
+from slackwater.plan.aggregate_names import is_built_in
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,18 @@ class Functions:
 
     scalars: frozenset[str] = frozenset()
     aggregates: Mapping[str, UserAggregate] = field(default_factory=dict)
+
+    def with_scalar(self, name: str, returns: str) -> Functions:
+        """These and a function of values more; raises where its type is none."""
+        check_type(returns, f"function {name}: returns")
+        return replace(self, scalars=self.scalars | {name.lower()})
+
+    def with_aggregate(self, name: str, aggregate: UserAggregate) -> Functions:
+        """These and an aggregate more; raises where SQL has one of that name: that would be called."""
+        check_type(aggregate.returns, f"aggregate {name}: returns")
+        if is_built_in(name):
+            raise PlanError(f"aggregate {name}: SQL has one of that name; choose another")
+        return replace(self, aggregates={**self.aggregates, name.lower(): aggregate})
 
     def is_scalar(self, name: str) -> bool:
         return name.lower() in self.scalars

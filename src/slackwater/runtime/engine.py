@@ -106,10 +106,10 @@ class Engine:
 
     def change(self, catalog: Catalog) -> int:
         """Take a changed query set; it takes effect at each stream's next turn."""
-        with self.lock:
-            number = self.versions.propose(catalog)
-            self.board.queries(self._contracts(catalog))
-            return number
+        # without the engine's lock: a turn may wait for a reader of answers, and that reader may be here
+        number = self.versions.propose(catalog)
+        self.board.queries(self._contracts(catalog))
+        return number
 
     def recover(self, stream: str) -> None:
         """Finish a tick or an end that was decided and not committed; a batch comes again by itself."""
@@ -144,7 +144,7 @@ class Engine:
                     decision = self._decide(stream, state, number)
                     self.journal.write_record(decision)
                 session = batch.sparkSession
-                self._turn(decision, session, source.frame(session, batch, decision.offsets))
+                self._turn(decision, session, lambda: source.frame(session, batch, decision.offsets))
                 source.release(decision.offsets)
                 if source.ended(decision.offsets):
                     self._end(stream, state)
@@ -170,7 +170,7 @@ class Engine:
     def _end(self, stream: str, state: StreamState) -> None:
         decision = Decision(stream, state.turn + 1, "end", self.versions.latest, AFTER_ALL)
         self.journal.write_record(decision)
-        self._turn(decision, self.executor.session, None)
+        self._turn(decision, self.executor.session)
 
     def tick(self, stream: str) -> bool:
         """Close windows of a stream that has fallen silent; whether there were any to close."""
@@ -192,8 +192,7 @@ class Engine:
             if not self._closes_some(stream, state, target):
                 return False
             decision = Decision(stream, state.turn + 1, "tick", self.versions.latest, target)
-            self.journal.write_record(decision)
-            self._unbidden(decision)
+            self._unbidden(decision, recorded=False)
             return True
 
     def _closes_some(self, stream: str, state: StreamState, target: int) -> bool:
@@ -205,15 +204,22 @@ class Engine:
             for w in windows
         )
 
-    def _unbidden(self, decision: Decision) -> None:
+    def _unbidden(self, decision: Decision, *, recorded: bool = True) -> None:
         """A turn that no batch has called for; what breaks it stops the run, as in a batch."""
         try:
-            self._turn(decision, self.executor.session, None)
+            if not recorded:
+                self.journal.write_record(decision)
+            self._turn(decision, self.executor.session)
         except BaseException as error:
             self.error = error
             raise
 
-    def _turn(self, decision: Decision, session: SparkSession, frame: DataFrame | None) -> Turn:
+    def _turn(
+        self,
+        decision: Decision,
+        session: SparkSession,
+        frame: Callable[[], DataFrame | None] = lambda: None,
+    ) -> Turn:
         self._fault("recorded")
         began = self._clocks.seconds()
         stream = decision.stream
@@ -242,7 +248,7 @@ class Engine:
             lateness,
             self.sources[stream.lower()].cheap_to_read,
         )
-        turn.run(frame)
+        turn.run(frame())
         self._fault("partials")
         for sink in self._sinks:
             sink.write(step, turn.delivered())

@@ -30,13 +30,29 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Put a file, or the names in a folder, on disk: a commit must not outlive what it lists."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Journal:
-    """The state directory of a run."""
+    """The state directory of a run; with ``fresh`` what an earlier run left there is deleted first."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, fresh: bool = False) -> None:
         self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        if fresh and _is_foreign(root):
+            raise StateError(f"{root} is no state of a run, so it is not deleted; choose another --state")
+        # before anything is deleted: another run may be at work here
+        self._lock()
+        self._discard(fresh)
         self.panes = root / "panes"
         self.outputs = root / "outputs"
         for folder in (
@@ -46,18 +62,36 @@ class Journal:
             *(root / n for n in ("versions", "records", "commits")),
         ):
             folder.mkdir(parents=True, exist_ok=True)
-        self._check_format()
-        self._lock()
+        try:
+            self._check_format()
+        except BaseException:
+            self.close()
+            raise
 
     def _lock(self) -> None:
         """Two processes that wrote one state would spoil it; the lock goes when the process does."""
         self._held: int | None = os.open(self.root / "lock", os.O_CREAT | os.O_RDWR)
         try:
-            fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self.close()
             raise StateError(
                 f"another run uses the state in {self.root}; stop it, or give this one another --state"
             ) from None
+
+    def _discard(self, fresh: bool) -> None:
+        """Delete an earlier run's state; a kill meanwhile leaves a mark, and the next start goes on."""
+        mark = self.root / "discarding"
+        if not fresh and not mark.exists():
+            return
+        mark.touch()
+        sync(self.root)
+        for path in self.root.iterdir():
+            if path.name not in ("lock", "discarding", "format.json"):
+                remove(path)
+        (self.root / "format.json").unlink(missing_ok=True)
+        self._check_format()
+        mark.unlink()
 
     def _check_format(self) -> None:
         path = self.root / "format.json"
@@ -132,15 +166,11 @@ class Journal:
                 temporary.unlink()
 
 
-def discard_state(root: Path) -> None:
-    """Delete the state of an earlier run, and nothing that is not one."""
-    if any(root.iterdir()) and not (root / "format.json").exists():
-        raise StateError(f"{root} is no state of a run, so it is not deleted; choose another --state")
-    # renamed first: a kill while deleting must not leave half a state to go on from
-    doomed = root.with_name(f".{root.name}.old")
-    shutil.rmtree(doomed, ignore_errors=True)
-    root.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+def _is_foreign(root: Path) -> bool:
+    """Whether a folder holds something, and that is no state of a run."""
+    return any(p.name != "lock" for p in root.iterdir()) and not any(
+        (root / name).exists() for name in ("format.json", "discarding")
+    )
 
 
 def remove(path: Path) -> None:

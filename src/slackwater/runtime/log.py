@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from slackwater.plan.algebra import Merge
 from slackwater.plan.tables import Plan, Table
-from slackwater.runtime.journal import Journal, remove
+from slackwater.runtime.journal import Journal, remove, sync
 from slackwater.runtime.state import LogFile, StreamState
-from slackwater.runtime.store import PaneStore
+from slackwater.runtime.store import PaneStore, TooLargeError
 from slackwater.spark.execute import parquet_bounds
 
 RESIDENT_ROWS = 1_000_000
@@ -33,8 +33,6 @@ class PaneLog:
         self._stores: dict[str, PaneStore] = {}
         self._doomed: list[Path] = []
         self._plan = Plan()
-        self._large: set[str] = set()
-        """Tables whose panes by groups outgrew the driver."""
 
     def adopt(self, plan: Plan, stream: str) -> None:
         """Go on under another plan: tables that nobody reads any more are forgotten."""
@@ -55,14 +53,8 @@ class PaneLog:
         if rows.num_rows == 0:
             return
         path = self._path(table_id, f"{step:012d}-{part}.parquet")
-        temporary = path.with_suffix(".tmp")
-        pq.write_table(rows, temporary)
-        temporary.replace(path)
-        bounds = parquet_bounds(path)
-        assert bounds is not None
-        self._list(table_id, path, bounds)
-        if table_id in self._stores:
-            self._stores[table_id].add(rows)
+        self._keep(table_id, path, rows)
+        self._cache(table_id, [rows])
 
     def folder(self, table_id: str, step: int, part: int) -> Path:
         """Where Spark shall write partials itself."""
@@ -74,10 +66,32 @@ class PaneLog:
         if bounds is None:
             remove(path)
             return
+        for file in path.glob("*.parquet"):
+            sync(file)
+        sync(path)
         self._list(table_id, path, bounds)
         if table_id in self._stores:
-            for file in sorted(path.glob("*.parquet")):
-                self._stores[table_id].add(pq.read_table(file))
+            self._cache(table_id, (pq.read_table(file) for file in sorted(path.glob("*.parquet"))))
+
+    def _keep(self, table_id: str, path: Path, rows: pa.Table) -> None:
+        """Write partials to a file that is there whole or not at all."""
+        temporary = path.with_suffix(".tmp")
+        pq.write_table(rows, temporary)
+        sync(temporary)
+        temporary.replace(path)
+        bounds = parquet_bounds(path)
+        assert bounds is not None
+        self._list(table_id, path, bounds)
+
+    def _cache(self, table_id: str, tables: Iterable[pa.Table]) -> None:
+        """Add partials to the driver's cache of a table, which is given up where they are too many."""
+        store = self._stores.get(table_id)
+        try:
+            for rows in tables if store is not None else ():
+                store.add(rows)  # type: ignore[union-attr]
+        except TooLargeError:
+            del self._stores[table_id]
+            self._state.large.append(table_id)
 
     def _path(self, table_id: str, name: str) -> Path:
         folder = self._journal.panes / table_id
@@ -86,6 +100,7 @@ class PaneLog:
 
     def _list(self, table_id: str, path: Path, bounds: tuple[int, int, int]) -> None:
         rows, low, high = bounds
+        sync(path.parent)
         name = str(path.relative_to(self._journal.root))
         self._state.files.setdefault(table_id, []).append(LogFile(name, rows, low, high))
 
@@ -98,11 +113,12 @@ class PaneLog:
         if table.kind != "partials":
             return None
         listed = self.files(table_id)
-        held = self._stores.get(table_id)
-        if held is not None and held.cells > RESIDENT_CELLS:
-            self._large.add(table_id)
         rows = sum(f.rows for f in listed)
-        if not table.small and (table_id in self._large or rows > RESIDENT_ROWS or self._nested(listed)):
+        if table_id in self._state.large and rows * _panes(table, listed) <= RESIDENT_CELLS:
+            self._state.large.remove(table_id)
+        if not table.small and (
+            table_id in self._state.large or rows > RESIDENT_ROWS or self._nested(listed)
+        ):
             self._stores.pop(table_id, None)
             return None
         if table_id not in self._stores:
@@ -111,11 +127,11 @@ class PaneLog:
                 _merges(self._plan, table_id),
                 _triples(self._plan, table_id),
                 _nullable(self._plan, table_id),
+                None if table.small else RESIDENT_CELLS,
             )
-            for file in listed:
-                store.add(_read(self._journal.root / file.path))
             self._stores[table_id] = store
-        return self._stores[table_id]
+            self._cache(table_id, (_read(self._journal.root / file.path) for file in listed))
+        return self._stores.get(table_id)
 
     def _nested(self, listed: list[LogFile]) -> bool:
         """Whether keys or values are arrays or structs, which only Spark can compare."""
@@ -155,13 +171,7 @@ class PaneLog:
             return
         self._state.files[table_id] = []
         self._doomed += [self._journal.root / f.path for f in listed]
-        path = self._path(table_id, f"{step:012d}-all.parquet")
-        temporary = path.with_suffix(".tmp")
-        pq.write_table(store.table(), temporary)
-        temporary.replace(path)
-        bounds = parquet_bounds(path)
-        assert bounds is not None
-        self._list(table_id, path, bounds)
+        self._keep(table_id, self._path(table_id, f"{step:012d}-all.parquet"), store.table())
 
     def bury(self) -> None:
         """Delete what the last commit no longer lists."""
@@ -197,6 +207,13 @@ def _triples(plan: Plan, table_id: str) -> dict[str, tuple[str, str]]:
             if call.table == table_id and "m2" in call.columns:
                 found[call.columns["mean"]] = (call.columns["n"], call.columns["m2"])
     return found
+
+
+def _panes(table: Table, listed: list[LogFile]) -> int:
+    """How many panes the files of a table can hold at most."""
+    if not listed:
+        return 0
+    return (max(f.high for f in listed) - min(f.low for f in listed)) // table.width + 1
 
 
 def _read(path: Path) -> pa.Table:

@@ -43,6 +43,8 @@ class StreamState:
     files: dict[str, list[LogFile]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     """Rows that a grouped table had in its last batch."""
+    large: list[str] = field(default_factory=list)
+    """Tables whose panes times groups outgrew the driver: Spark reads them."""
     arrived: int = 0
     late: int = 0
     unreadable: int = 0

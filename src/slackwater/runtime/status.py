@@ -9,7 +9,7 @@ from typing import Literal
 from slackwater.runtime.answers import How
 from slackwater.runtime.json_values import Value
 
-StreamState = Literal["running", "idle", "stopped", "ended"]
+StreamPhase = Literal["running", "idle", "stopped", "ended"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class StreamStatus:
     unreadable: int = 0
     watermark: datetime | None = None
     progress: float | None = None
-    state: StreamState = "running"
+    state: StreamPhase = "running"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,11 +97,16 @@ def seen(name: str) -> str:
     return name + "?"
 
 
+class TooLargeError(Exception):
+    """Panes times groups outgrew what the driver may hold."""
+
+
 class PaneStore:
     """Panes of one table, sorted by start, for windows to be read from.
 
     ``keys`` are the names of the group columns in the partials' tables (``q``, ``k0`` …). For a
     partial in ``nullable`` a second array, under its name and a ``?``, says where there was a value.
+    ``limit`` is how many cells, panes times groups, it may hold.
     """
 
     def __init__(
@@ -110,7 +115,9 @@ class PaneStore:
         merges: Mapping[str, Merge],
         triples: Mapping[str, tuple[str, str]] | None = None,
         nullable: frozenset[str] = frozenset(),
+        limit: int | None = None,
     ) -> None:
+        self._limit = limit
         self.keys = tuple(keys)
         self.merges: dict[str, str] = {**merges, **{seen(name): "any" for name in nullable}}
         self.nullable = nullable
@@ -135,6 +142,9 @@ class PaneStore:
         panes = table["pane"].to_numpy()
         group = self._group_index(table)
         self._admit(np.unique(panes))
+        if self._limit is not None and self.cells > self._limit:
+            # before room is made: the arrays are dense
+            raise TooLargeError
         names = [n for n in table.column_names if n in self.merges]
         for name in names:
             self._column(name, table[name].type)

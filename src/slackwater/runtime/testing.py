@@ -77,6 +77,29 @@ def take_turns(session: Session, batches: Mapping[str, Sequence[pa.Table]]) -> N
                 session.engine.batch(stream, carrier, index)
 
 
+class Killed(BaseException):
+    """Stands for kill -9: not an Exception, so that nothing may handle it."""
+
+
+def killer(point: str, occurrence: int) -> Callable[[str], None]:
+    """A fault that kills a run when it reaches a point for the given time."""
+    seen = 0
+
+    def fault(reached: str) -> None:
+        nonlocal seen
+        if reached == point:
+            seen += 1
+            if seen == occurrence:
+                raise Killed(point)
+
+    return fault
+
+
+def abandon(session: Session) -> None:
+    """Leave a session as a kill would: nothing is finished, and the lock goes with the process."""
+    session.engine.journal.close()
+
+
 def run_scripted(
     spark: SparkSession, sql: str, batches: Mapping[str, Sequence[pa.Table]], **options: Any
 ) -> list[Answer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ class Versions:
 
     def __init__(self, journal: Journal, functions: Functions) -> None:
         self._journal = journal
+        self._lock = threading.Lock()
         self._plans: dict[int, Plan] = {0: Plan()}
         self.script: list[str] = []
         """The statements of the file as last applied: a restart applies only what has changed."""
@@ -53,13 +55,15 @@ class Versions:
 
     def propose(self, catalog: Catalog, script: list[str] | None = None) -> int:
         """Make a catalog the latest version; the streams adopt it at their next turn."""
-        number = self.latest + 1
-        plan = extend(self._plans[number - 1], catalog)
-        if script is not None:
-            self.script = script
-        self._journal.write_version(number, {"sql": catalog.sql(), "script": self.script})
-        self._plans[number] = plan
-        return number
+        with self._lock:
+            number = self.latest + 1
+            plan = extend(self._plans[number - 1], catalog)
+            if script is not None:
+                self.script = script
+            self._journal.write_version(number, {"sql": catalog.sql(), "script": self.script})
+            # a new mapping: turns read it meanwhile
+            self._plans = {**self._plans, number: plan}
+            return number
 
 
 def partials_of(step: StepPlan) -> set[str]:
@@ -122,6 +126,7 @@ def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: in
     for mapping in (state.kept_from, state.counted, state.closed_tuples, state.sizes):
         for table in [t for t in mapping if t not in live]:
             del mapping[table]
+    state.large = [t for t in state.large if t in live]
     state.version = number
 
 

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from slackwater.errors import RunError
 
 JVM_OPTIONS = " ".join(
     [
@@ -55,6 +59,14 @@ SETTINGS: dict[str, str] = {
 }
 
 
+DECISIVE = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.parquet.outputTimestampType",
+    "spark.sql.execution.arrow.pyspark.enabled",
+)
+
+
 def build_session(
     name: str = "slackwater", *, settings: Mapping[str, str] | None = None, cores: int | None = None
 ) -> SparkSession:
@@ -84,7 +96,27 @@ def build_session(
         builder = builder.config(key, value)
     # its JSON about a statement that Spark refuses would come before our word on it
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise RunError(f"Spark cannot be started: {reason}\nhint: it needs Java 17 or newer") from error
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """A session beside the given one, on the same Spark, set as answers need it.
+
+    The user's own settings stay as they are. What decides a value (ANSI, time zone, how times are stored)
+    is ours always; the rest only where nobody has said otherwise.
+    """
+    said = session.sparkContext.getConf()
+    own = session.newSession()
+    wanted = {**SETTINGS, "spark.sql.shuffle.partitions": str(session.sparkContext.defaultParallelism)}
+    for key, value in wanted.items():
+        if own.conf.isModifiable(key):
+            ours = key in DECISIVE or not said.contains(key)
+            own.conf.set(key, value if ours else (session.conf.get(key) or value))
+    return own
 
 
 @contextmanager

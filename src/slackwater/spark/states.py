@@ -21,6 +21,16 @@ def _names(table: Table) -> tuple[list[str], list[str]]:
     return [f"k{i}" for i in range(len(table.keys))], [f"v{i}" for i in range(len(table.values))]
 
 
+def _fed(rows: pa.Table, values: list[str], aggregate: UserAggregate) -> tuple[pa.Table, Any]:
+    """Rows in order of event time and arrival, and the state after them."""
+    ordered = rows.sort_by([(name, "ascending") for name in _ORDER])
+    state = aggregate.init()
+    columns = [ordered[v].to_pylist() for v in values]
+    for arguments in zip(*columns, strict=True) if values else [()] * ordered.num_rows:
+        state = aggregate.incr(state, *arguments)
+    return ordered, state
+
+
 def first_states(frame: DataFrame, table: Table, aggregate: UserAggregate) -> DataFrame:
     """Rows to states, one per pane and group: fed in order of event time and arrival."""
     keys, values = _names(table)
@@ -35,16 +45,9 @@ def first_states(frame: DataFrame, table: Table, aggregate: UserAggregate) -> Da
             StructField("last_time", LongType()),
         ]
     )
-    init, incr = aggregate.init, aggregate.incr
 
     def reduce(rows: pa.Table) -> pa.Table:
-        ordered = rows.sort_by([(name, "ascending") for name in _ORDER])
-        state: Any = init()
-        for arguments in zip(*(ordered[v].to_pylist() for v in values), strict=True):
-            state = incr(state, *arguments)
-        if not values:
-            for _ in range(ordered.num_rows):
-                state = incr(state)
+        ordered, state = _fed(rows, values, aggregate)
         times = ordered["__t"].to_pylist()
         head = ordered.select(["pane", *keys]).slice(0, 1)
         head = head.append_column("state", pa.array([pickle.dumps(state)], pa.binary()))
@@ -72,7 +75,7 @@ def final_states(frame: DataFrame, table: Table, aggregate: UserAggregate) -> Da
             StructField("last_time", LongType()),
         ]
     )
-    init, incr, final, merge = aggregate.init, aggregate.incr, aggregate.final, aggregate.merge
+    final, merge = aggregate.final, aggregate.merge
 
     def from_states(rows: pa.Table) -> tuple[Any, int, int, int]:
         ordered = rows.sort_by([("pane", "ascending"), ("first_time", "ascending")])
@@ -85,14 +88,7 @@ def final_states(frame: DataFrame, table: Table, aggregate: UserAggregate) -> Da
         return final(state), sum(ordered["n"].to_pylist()), min(first), max(last)
 
     def from_rows(rows: pa.Table) -> tuple[Any, int, int, int]:
-        ordered = rows.sort_by([(name, "ascending") for name in _ORDER])
-        state = init()
-        if values:
-            for arguments in zip(*(ordered[v].to_pylist() for v in values), strict=True):
-                state = incr(state, *arguments)
-        else:
-            for _ in range(ordered.num_rows):
-                state = incr(state)
+        ordered, state = _fed(rows, values, aggregate)
         times = ordered["__t"].to_pylist()
         return final(state), ordered.num_rows, min(times), max(times)
 

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+
+from slackwater.errors import RunError
 
 
 class Running:
@@ -54,4 +57,7 @@ def start_stream(
         .trigger(processingTime=f"{interval_ms} milliseconds")
         .foreachBatch(on_batch)
     )
-    return Running(writer.start())
+    try:
+        return Running(writer.start())
+    except PySparkException as error:
+        raise RunError(f"stream {name} cannot be started: {str(error).splitlines()[0]}") from error
