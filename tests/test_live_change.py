@@ -11,7 +11,7 @@ import pytest
 from agreement import identity, tables_of
 from slackwater.errors import LanguageError, PlanError
 from slackwater.reference.evaluate import evaluate
-from slackwater.runtime.engine import Clocks
+from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.testing import ListSink, scripted_session, take_turns
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ import pytest
 from slackwater.errors import LanguageError, PlanError, RunError, SinkError, SourceError, StateError
 from slackwater.language.aggregates import UserAggregate
 from slackwater.language.contracts import Exact, Subset
-from slackwater.runtime.engine import Clocks
+from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import ParquetSink

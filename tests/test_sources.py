@@ -26,11 +26,13 @@ from slackwater.errors import SourceError
 from slackwater.language.parse import parse
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.engine import Clocks
+from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.testing import ListSink
-from slackwater.spark.sources import TraceSource, open_source
-from slackwater.spark.trace import RecordedTrace, Segment, TrafficTrace, land
+from slackwater.spark.landing import land
+from slackwater.spark.sources import open_source
+from slackwater.spark.trace import RecordedTrace, Segment, TrafficTrace
+from slackwater.spark.trace_source import TraceSource
 from slackwater.traffic import Traffic
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from slackwater.language.parse import parse
 from slackwater.language.statements import CreateStream
 from slackwater.spark.execute import SparkSession
-from slackwater.spark.trace import land
+from slackwater.spark.landing import land
 from slackwater.traffic import Traffic
 
 STREAM = "packets"

@@ -62,11 +62,11 @@ class Board:
         with self._lock:
             self._streams[status.name] = status
 
-    def delivered(self, batches: Iterable[AnswerBatch]) -> dict[str, int]:
-        """Take note of the answers of a turn; how many there were by query."""
-        counts: dict[str, int] = {}
+    def watching(self, batches: Iterable[AnswerBatch], counts: dict[str, int]) -> Iterator[AnswerBatch]:
+        """The answers of a turn as they pass to a sink; ``counts`` gets how many there were by query."""
         leading: dict[str, str] = {}
         for batch in batches:
+            yield batch
             for name, places in _places(batch):
                 counts[name] = counts.get(name, 0) + len(places)
                 with self._lock:
@@ -77,7 +77,6 @@ class Board:
                     # a history of several columns would be none of any
                     if leading.setdefault(name, batch.column) == batch.column:
                         self._note(known, name, batch, places)
-        return counts
 
     def _note(self, known: _Query, name: str, batch: AnswerBatch, places: Sequence[int]) -> None:
         if pa.types.is_integer(batch.value.type) or pa.types.is_floating(batch.value.type):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from slackwater.errors import RunError
 from slackwater.language.contracts import Contract
@@ -17,32 +14,20 @@ from slackwater.plan.panes import AFTER_ALL, last_closed
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision, exact
 from slackwater.runtime.board import Board
+from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.journal import Journal, remove
-from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.log import PaneLog
+from slackwater.runtime.reporting import Reporter
 from slackwater.runtime.sinks import Sink
 from slackwater.runtime.state import RunState, StreamState
-from slackwater.runtime.status import StreamStatus
 from slackwater.runtime.turn import Turn, compile_stream
 from slackwater.runtime.versions import Versions, adopt
 from slackwater.spark.compile import Compiled
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
-from slackwater.spark.sources import StreamSource
+from slackwater.spark.source import StreamSource
 
 IDLE_MICROS = 10_000_000
 """How long a stream may be silent before the clock moves its watermark, where IDLE does not say."""
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """Time as an argument: seconds that only grow, and the time of day."""
-
-    seconds: Callable[[], float] = time.monotonic
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-
-def no_fault(point: str) -> None:
-    """Where tests stop a run: called with the name of each point that a kill may fall between."""
 
 
 class Engine:
@@ -78,7 +63,7 @@ class Engine:
         self._heard: dict[str, float] = {}
         self._waiting: set[str] = set()
         self._finished = False
-        self._speeds: dict[str, tuple[float, float]] = {}
+        self._reporter = Reporter(self.board, self._clocks)
 
     @property
     def catalog(self) -> Catalog:
@@ -250,14 +235,19 @@ class Engine:
         )
         turn.run(frame())
         self._fault("partials")
-        for sink in self._sinks:
-            sink.write(step, turn.delivered())
+        counts: dict[str, int] = {}
+        # answers may be many, and are read once for each sink: the board looks on at the first
+        watched = self.board.watching(turn.delivered(), counts)
+        for index, sink in enumerate(self._sinks):
+            sink.write(step, watched if index == 0 else turn.delivered())
             self._fault("answers")
-        self._commit(decision, state, turn, step)
+        for _ in watched:
+            """What the first sink had no use for."""
+        self._commit(decision, state, turn, step, counts)
         if decision.kind == "end":
-            self.finished(stream)
+            self._reporter.finished(stream)
         else:
-            self._note(stream, state, turn, began)
+            self._reporter.note(turn, self.sources[stream.lower()], began)
         self._fault("committed")
         log.bury()
         for leftover in self.journal.outputs.iterdir():
@@ -271,7 +261,9 @@ class Engine:
             self._compiled[key] = compile_stream(plan, stream)
         return self._compiled[key]
 
-    def _commit(self, decision: Decision, state: StreamState, turn: Turn, step: int) -> None:
+    def _commit(
+        self, decision: Decision, state: StreamState, turn: Turn, step: int, answers: dict[str, int]
+    ) -> None:
         counts = turn.counts
         state.turn = decision.turn
         if decision.batch is not None:
@@ -281,7 +273,7 @@ class Engine:
         state.late += counts.late
         state.unreadable += counts.unreadable
         state.ended = state.ended or decision.kind == "end"
-        for query, number in self.board.delivered(turn.delivered()).items():
+        for query, number in answers.items():
             state.answers[query] = state.answers.get(query, 0) + number
         self.state.step = step
         self._commit_marks()
@@ -293,46 +285,10 @@ class Engine:
     def _commit_marks(self) -> None:
         self.state.marks = {_sink_name(i, sink): sink.mark() for i, sink in enumerate(self._sinks)}
 
-    def _note(self, stream: str, state: StreamState, turn: Turn, began: float) -> None:
-        """Tell the board how the stream does."""
-        now = self._clocks.seconds()
-        taken = now - began
-        last, rate = self._speeds.get(stream.lower(), (began, 0.0))
-        span = max(now - last, 1e-6)
-        rate = turn.counts.arrived / span if rate == 0.0 else 0.7 * rate + 0.3 * turn.counts.arrived / span
-        self._speeds[stream.lower()] = (now, rate)
-        watermark = state.watermark(stream)
-        seen = abs(watermark) < AFTER_ALL
-        source = self.sources[stream.lower()]
-        offsets = state.offsets or {}
-        lag = source.lag(offsets) if offsets else None
-        if lag is None and state.latest is not None and not source.tells_time:
-            lag = max(0.0, self._clocks.now().timestamp() - state.latest / 1e6)
-        self.board.stream(
-            StreamStatus(
-                name=stream,
-                batch=state.batch + 1,
-                rows=state.arrived,
-                rate=rate,
-                lag_s=lag,
-                batch_ms=taken * 1000,
-                late=state.late,
-                unreadable=state.unreadable,
-                watermark=from_micros(watermark) if seen else None,
-                progress=source.progress(offsets) if offsets else None,
-            )
-        )
-
     def finish(self) -> None:
         """Let the turn that runs come to its end, and take no more."""
         with self.lock:
             self._finished = True
-
-    def finished(self, stream: str) -> None:
-        """Tell the board that a stream has ended."""
-        for status in self.board.status(self._clocks.now()).streams:
-            if status.name.lower() == stream.lower():
-                self.board.stream(replace(status, state="ended", progress=1.0))
 
     def close(self) -> None:
         for sink in self._sinks:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from slackwater.errors import RunError
 from slackwater.language.statements import CreateStream
 from slackwater.plan.catalog import Catalog
-from slackwater.runtime.engine import Clocks, Engine
+from slackwater.runtime.clocks import Clocks
+from slackwater.runtime.engine import Engine
 from slackwater.runtime.settings import Settings
 from slackwater.runtime.sinks import IteratorSink
 from slackwater.spark.execute import SparkSession
-from slackwater.spark.sources import StreamSource, open_source
+from slackwater.spark.source import StreamSource
+from slackwater.spark.sources import open_source
 from slackwater.spark.streaming import Running, start_stream
 
 OpenSource = Callable[[SparkSession, CreateStream], StreamSource]
@@ -144,7 +146,6 @@ class Run:
         for name, stream in list(self._streams.items()):
             if engine.state.streams[name].ended:
                 stream.stop()
-                engine.finished(name)
                 self._streams.pop(name, None)
             elif (problem := stream.problem()) is not None:
                 raise RunError(f"stream {name} stopped: {problem}")

@@ -19,8 +19,9 @@ from slackwater.plan.explain import explain
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.declarations import Declarations
-from slackwater.runtime.engine import Clocks, Engine, no_fault
+from slackwater.runtime.engine import Engine
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.running import OpenSource, Run
 from slackwater.runtime.settings import Settings

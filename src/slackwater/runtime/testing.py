@@ -12,7 +12,7 @@ import pyarrow as pa
 from slackwater.language.aggregates import UserAggregate
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.engine import Clocks, no_fault
+from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.session import Session, Settings
 from slackwater.spark.execute import SparkSession
 from slackwater.spark.scripted import ScriptedSource

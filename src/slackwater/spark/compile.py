@@ -150,6 +150,31 @@ def _aggregate(column: Column, test: str | None, x: str | None) -> str:
     return f"{' * '.join(call.replace('{x}', value) + where for call in calls)} AS {column.id}"
 
 
+@dataclass(frozen=True)
+class _Inputs:
+    """What aggregates read, computed once for a row below them: arguments and conditions by SQL."""
+
+    arguments: dict[str, str]
+    conditions: dict[str, str]
+
+    @classmethod
+    def of(cls, columns: tuple[Column, ...]) -> _Inputs:
+        return cls(
+            {c.argument: f"x{i}" for i, c in enumerate(columns) if c.argument is not None},
+            {c.condition: f"g{i}" for i, c in enumerate(columns) if c.condition is not None},
+        )
+
+    def items(self) -> list[str]:
+        named = [f"{sql} AS {name}" for sql, name in self.arguments.items()]
+        return named + [f"({sql}) AS {name}" for sql, name in self.conditions.items()]
+
+    def aggregate(self, column: Column) -> str:
+        test = self.conditions[column.condition] if column.condition is not None else None
+        return _aggregate(
+            column, test, self.arguments[column.argument] if column.argument is not None else None
+        )
+
+
 def _flagged(
     id_: str, table: Table, columns: tuple[Column, ...], order: dict[Path, tuple[Operator, ...]]
 ) -> Iterator[Statement]:
@@ -190,11 +215,9 @@ def _physical(
     path = table.path
     assert path is not None
     test = _test(order.get(path, (*path.lookups, *path.predicates)))
-    arguments = {c.argument: f"x{i}" for i, c in enumerate(columns) if c.argument is not None}
-    conditions = {c.condition: f"g{i}" for i, c in enumerate(columns) if c.condition is not None}
+    inputs = _Inputs.of(columns)
     inner = ["s.__t", "s.__part", "s.__seq", "s.__p", "s.__i", *_keys(table)]
-    inner += [f"{sql} AS {name}" for sql, name in arguments.items()]
-    inner += [f"({sql}) AS {name}" for sql, name in conditions.items()]
+    inner += inputs.items()
     rows = f"SELECT {', '.join(inner)} FROM {_from(path.lookups)} WHERE {_since()} AND {test}"
     pane = f"s.__t - pmod(s.__t, {table.width})"
     if table.tuples:
@@ -204,14 +227,7 @@ def _physical(
     if table.kind in ("rows", "states"):
         kept = ", ".join([f"{pane} AS pane", *_key_names(table), "s.__t", "s.__part", "s.__seq"])
         return Statement(id_, f"SELECT {kept} FROM ({rows}) s")
-    aggregates = [
-        _aggregate(
-            c,
-            conditions[c.condition] if c.condition is not None else None,
-            arguments[c.argument] if c.argument is not None else None,
-        )
-        for c in columns
-    ]
+    aggregates = [inputs.aggregate(c) for c in columns]
     outer = ", ".join([*names, *aggregates])
     sql = f"SELECT {outer} FROM (SELECT *, {pane} AS pane FROM ({rows}) s) s GROUP BY {', '.join(names)}"
     return Statement(id_, sql, tuple(c.id for c in columns))
@@ -247,24 +263,12 @@ def _signature(
         tests = [f"{k.alias}.__hit" for k in signature.lookups if k.inner]
         tests += [f"({p})" for p in signature.common]
         residual = [_with_constants(p, constants) for p in signature.residual]
-        arguments = {c.argument: f"x{i}" for i, c in enumerate(columns) if c.argument is not None}
-        conditions = {c.condition: f"g{i}" for i, c in enumerate(columns) if c.condition is not None}
-        inner = ", ".join(
-            [f"{_pane(table.width)} AS pane", "c.q AS q", *_keys(table)]
-            + [f"{sql} AS {n}" for sql, n in arguments.items()]
-            + [f"({sql}) AS {n}" for sql, n in conditions.items()]
-        )
+        inputs = _Inputs.of(columns)
+        inner = ", ".join([f"{_pane(table.width)} AS pane", "c.q AS q", *_keys(table), *inputs.items()])
         source = f"{_from(signature.lookups)} JOIN `{name}` c ON {' AND '.join(on)}"
         where = " AND ".join([_since(), *tests, *residual])
         names = ["pane", "q", *_key_names(table)]
-        aggregates = [
-            _aggregate(
-                c,
-                conditions[c.condition] if c.condition is not None else None,
-                arguments[c.argument] if c.argument is not None else None,
-            )
-            for c in columns
-        ]
+        aggregates = [inputs.aggregate(c) for c in columns]
         sql = (
             f"SELECT {', '.join([*names, *aggregates])} FROM "
             f"(SELECT /*+ BROADCAST(c) */ {inner} FROM {source} WHERE {where}) GROUP BY {', '.join(names)}"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from slackwater.language.statements import CreateStream
-from slackwater.spark.sources import Offsets
+from slackwater.spark.source import Offsets
 
 
 class ScriptedSource:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,44 +14,13 @@ from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
 from slackwater.spark.execute import first_line
 from slackwater.spark.files import cast_column, csv_layout, declared_schema, local_files, read_nanoseconds
-from slackwater.spark.trace import TRAFFIC_COLUMNS, Trace, TrafficTrace, land
+from slackwater.spark.landing import land
+from slackwater.spark.source import Offsets, StreamSource
+from slackwater.spark.trace import TRAFFIC_COLUMNS, TrafficTrace
+from slackwater.spark.trace_source import TraceSource
 from slackwater.traffic import from_options
 
 FILE_FORMATS = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
-Offsets = Mapping[str, object]
-"""What a decision record keeps of where a batch's rows are: enough to read them again."""
-
-
-class StreamSource(Protocol):
-    """What the engine asks of a stream."""
-
-    def streaming(self) -> DataFrame:
-        """The streaming frame whose batches are the clock."""
-
-    def offsets(self, batch: int, before: Offsets | None) -> Offsets:
-        """Where the rows of a new batch are, given the batch before."""
-
-    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
-        """The rows with ``__t``, ``__part`` and ``__seq``; None where there are none."""
-
-    def ended(self, offsets: Offsets) -> bool:
-        """Whether no rows come after this batch."""
-
-    def progress(self, offsets: Offsets) -> float | None:
-        """How much of a finite stream has been read."""
-
-    def lag(self, offsets: Offsets) -> float | None:
-        """Seconds by which reading is behind what there is, where the source can tell."""
-
-    def release(self, offsets: Offsets) -> None:
-        """Called after a batch has been committed."""
-
-    as_fast_as_it_goes: bool
-    """Batches follow each other without waiting for the trigger."""
-    cheap_to_read: bool
-    """Reading its rows again costs less than keeping them: columns of Parquet files on disk."""
-    tells_time: bool
-    """Its batches say up to when they go, so that silence needs no clock to be understood."""
 
 
 class SparkSource:
@@ -181,84 +149,6 @@ def _hint(stream: CreateStream, reason: str) -> str:
     if stream.format.lower() == "kafka" and "kafka" in reason.lower() and "find" in reason.lower():
         return "\nhint: the Kafka connector is not there; run make setup, or give spark.jars"
     return ""
-
-
-class TraceSource:
-    """A trace on a clock stream: Spark counts and checkpoints batches, the clock says up to when."""
-
-    cheap_to_read = True
-    tells_time = True
-
-    def __init__(
-        self,
-        session: SparkSession,
-        stream: CreateStream,
-        trace: Trace,
-        speed: float | None,
-        rows_per_batch: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._session = session
-        self._stream = stream
-        self._trace = trace
-        self._speed = speed
-        self._rows = rows_per_batch
-        self._clock = clock
-        self._anchor: tuple[float, int] | None = None
-        self.as_fast_as_it_goes = speed is None
-
-    def streaming(self) -> DataFrame:
-        return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-
-    def offsets(self, batch: int, before: Offsets | None) -> Offsets:
-        low = int(str(before["to"])) if before is not None else self._trace.start
-        if self._speed is None:
-            high = self._trace.advance(low, self._rows)
-        else:
-            if self._anchor is None:
-                self._anchor = (self._clock(), low)
-            began, origin = self._anchor
-            high = max(low, origin + int((self._clock() - began) * self._speed * 1_000_000))
-        if self._trace.end is not None:
-            high = min(high, self._trace.end)
-        return {"from": low, "to": high}
-
-    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
-        low, high = int(str(offsets["from"])), int(str(offsets["to"]))
-        files = [s.path for s in self._trace.segments(low, high)] if high > low else []
-        if not files:
-            return None
-        declared = [f"`{c.name}` {c.type}" for c in self._stream.columns]
-        if self._stream.time_expression is not None:
-            declared.append(f"`{self._stream.time}` TIMESTAMP")
-        schema = ", ".join([*declared, "__t BIGINT", "__part BIGINT", "__seq BIGINT"])
-        rows = session.read.schema(schema).parquet(*files)
-        # rows without a time are read with the first batch, so that they are counted
-        bounds = f"cast(split('{low},{high},{self._trace.start}', ',') as array<bigint>)"
-        index = "coalesce(cast(__t & 0 as int), 0)"
-        at = f"coalesce(__t, get({bounds}, {index} + 2))"
-        return rows.where(f"{at} >= get({bounds}, {index}) AND {at} < get({bounds}, {index} + 1)")
-
-    def ended(self, offsets: Offsets) -> bool:
-        return self._trace.end is not None and int(str(offsets["to"])) >= self._trace.end
-
-    def progress(self, offsets: Offsets) -> float | None:
-        if self._trace.end is None:
-            return None
-        length = max(1, self._trace.end - self._trace.start)
-        return min(1.0, (int(str(offsets["to"])) - self._trace.start) / length)
-
-    def lag(self, offsets: Offsets) -> float | None:
-        if self._speed is None or self._anchor is None:
-            return None
-        began, origin = self._anchor
-        due = origin + (self._clock() - began) * self._speed * 1_000_000
-        if self._trace.end is not None:
-            due = min(due, self._trace.end)
-        return max(0.0, (due - int(str(offsets["to"]))) / 1e6 / self._speed)
-
-    def release(self, offsets: Offsets) -> None:
-        self._trace.forget(int(str(offsets["from"])))
 
 
 def open_source(

@@ -1,0 +1,56 @@
+"""What a turn works with, and what it leaves for the commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from slackwater.plan.scope import digest
+from slackwater.plan.tables import Plan
+from slackwater.planners.decision import Decision
+from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.journal import Journal
+from slackwater.runtime.log import PaneLog
+from slackwater.runtime.state import StreamState
+from slackwater.spark.compile import Compiled
+from slackwater.spark.execute import Executor, SparkSession
+from slackwater.statistics.counts import Counts
+
+
+@dataclass
+class Work:
+    """A decision with all it takes to carry it out. What changes is in ``state`` and ``log``."""
+
+    plan: Plan
+    compiled: dict[str, Compiled]
+    decision: Decision
+    step: int
+    state: StreamState
+    log: PaneLog
+    journal: Journal
+    executor: Executor
+    session: SparkSession
+    now: Callable[[], datetime]
+    lateness: int
+    cheap: bool
+    """Whether reading the batch again costs less than keeping it."""
+    counts: Counts = field(default_factory=Counts)
+    answers: list[Callable[[], Iterator[AnswerBatch]]] = field(default_factory=list)
+    """Each reads its answers anew, so that every sink can, and none need be held."""
+    handed: dict[str, pa.Table | Path] = field(default_factory=dict)
+    """By step that others read: the windows that have closed in this turn."""
+
+    def output(self, name: str) -> Path:
+        """Where Spark writes the answers of a query in this turn."""
+        return self.journal.outputs / f"{self.step:012d}-{safe(name)}"
+
+
+def safe(name: str) -> str:
+    """A name that may stand in a path or be a view's, whatever was between its back quotes."""
+    plain = re.sub(r"\W", "_", name.lower())
+    return plain if plain == name.lower() else f"{plain}_{digest(name)}"

@@ -1,0 +1,90 @@
+"""A recorded or generated trace as a stream, slice by slice, at any speed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.language.statements import CreateStream
+from slackwater.spark.source import Offsets
+from slackwater.spark.trace import Trace
+
+
+class TraceSource:
+    """A trace on a clock stream: Spark counts and checkpoints batches, the clock says up to when."""
+
+    cheap_to_read = True
+    tells_time = True
+
+    def __init__(
+        self,
+        session: SparkSession,
+        stream: CreateStream,
+        trace: Trace,
+        speed: float | None,
+        rows_per_batch: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._stream = stream
+        self._trace = trace
+        self._speed = speed
+        self._rows = rows_per_batch
+        self._clock = clock
+        self._anchor: tuple[float, int] | None = None
+        self.as_fast_as_it_goes = speed is None
+
+    def streaming(self) -> DataFrame:
+        return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+
+    def offsets(self, batch: int, before: Offsets | None) -> Offsets:
+        low = int(str(before["to"])) if before is not None else self._trace.start
+        if self._speed is None:
+            high = self._trace.advance(low, self._rows)
+        else:
+            if self._anchor is None:
+                self._anchor = (self._clock(), low)
+            began, origin = self._anchor
+            high = max(low, origin + int((self._clock() - began) * self._speed * 1_000_000))
+        if self._trace.end is not None:
+            high = min(high, self._trace.end)
+        return {"from": low, "to": high}
+
+    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
+        low, high = int(str(offsets["from"])), int(str(offsets["to"]))
+        files = [s.path for s in self._trace.segments(low, high)] if high > low else []
+        if not files:
+            return None
+        declared = [f"`{c.name}` {c.type}" for c in self._stream.columns]
+        if self._stream.time_expression is not None:
+            declared.append(f"`{self._stream.time}` TIMESTAMP")
+        schema = ", ".join([*declared, "__t BIGINT", "__part BIGINT", "__seq BIGINT"])
+        rows = session.read.schema(schema).parquet(*files)
+        # rows without a time are read with the first batch, so that they are counted
+        bounds = f"cast(split('{low},{high},{self._trace.start}', ',') as array<bigint>)"
+        index = "coalesce(cast(__t & 0 as int), 0)"
+        at = f"coalesce(__t, get({bounds}, {index} + 2))"
+        return rows.where(f"{at} >= get({bounds}, {index}) AND {at} < get({bounds}, {index} + 1)")
+
+    def ended(self, offsets: Offsets) -> bool:
+        return self._trace.end is not None and int(str(offsets["to"])) >= self._trace.end
+
+    def progress(self, offsets: Offsets) -> float | None:
+        if self._trace.end is None:
+            return None
+        length = max(1, self._trace.end - self._trace.start)
+        return min(1.0, (int(str(offsets["to"])) - self._trace.start) / length)
+
+    def lag(self, offsets: Offsets) -> float | None:
+        if self._speed is None or self._anchor is None:
+            return None
+        began, origin = self._anchor
+        due = origin + (self._clock() - began) * self._speed * 1_000_000
+        if self._trace.end is not None:
+            due = min(due, self._trace.end)
+        return max(0.0, (due - int(str(offsets["to"]))) / 1e6 / self._speed)
+
+    def release(self, offsets: Offsets) -> None:
+        self._trace.forget(int(str(offsets["from"])))
