@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slackwater.language.aggregates import UserAggregate
+from slackwater import UserAggregate
 
 
 def subnet(address: str | None) -> str | None:

@@ -8,10 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from slackwater.language.aggregates import UserAggregate
-from slackwater.language.contracts import Error, Exact, Subset
-from slackwater.runtime.answers import Answer
-from slackwater.runtime.session import Session, Settings
+from slackwater import Answer, Error, Exact, Session, Settings, Subset, UserAggregate
 
 # root mean square: a state (count, sum of squares) that merges
 RMS = UserAggregate(

@@ -36,6 +36,7 @@ LIMITS: Mapping[str, Limit] = {
     "compilations": Limit(most=0),
     "alike_1000_over_1": Limit(most=5),
     "unlike_100_over_1": Limit(most=12),
+    "unlike_growth_over_linear": Limit(most=1),
     "kills": Limit(least=20),
     "differing_answers": Limit(most=0),
 }

@@ -265,25 +265,41 @@ def probe_rows(
     """The constants table by grid width (None for equalities): rows of (member, cell, constants).
 
     A range lies in at most two cells of the grid it is put on, whose width is the smallest power of
-    four not below its length.
+    four not below its length, or the next one where other ranges need that: a grid costs a pass over the
+    rows, a coarser one only some matches more to be tested.
 
     >>> s = Signature("p", (), (), ("x >= {0}", "x < {1}"), (), Probe("x", (0, 1)))
     >>> probe_rows(s, {7: ("10", "13")})
     {4.0: [(7, 2, ('10', '13')), (7, 3, ('10', '13'))]}
     """
-    rows: dict[float | None, list[tuple[int, int | None, Constants]]] = {}
+    if signature.range is None:
+        return {None: [(member, None, constants) for member, constants in members.items()]}
+    placed: list[tuple[int, int, Constants, float, float]] = []
     for member, constants in members.items():
-        if signature.range is None:
-            rows.setdefault(None, []).append((member, None, constants))
-            continue
         low, high = (_number(constants[p]) for p in signature.range.constants)
         assert low is not None
         assert high is not None
-        if high < low:
-            continue
-        # not so fine that the number of a cell would outgrow 64 bits
-        finest = max(abs(low), abs(high), 1.0) / 2**50
-        width = 4.0 ** math.ceil(math.log(max(high - low, finest), 4))
+        if high >= low:
+            # not so fine that the number of a cell would outgrow 64 bits
+            finest = max(abs(low), abs(high), 1.0) / 2**50
+            placed.append((math.ceil(math.log(max(high - low, finest), 4)), member, constants, low, high))
+    grids = _grids({power for power, *_ in placed})
+    rows: dict[float | None, list[tuple[int, int | None, Constants]]] = {}
+    for power, member, constants, low, high in placed:
+        width = 4.0 ** grids[power]
         for cell in range(math.floor(low / width), math.floor(high / width) + 1):
             rows.setdefault(width, []).append((member, cell, constants))
     return rows
+
+
+def _grids(powers: set[int]) -> dict[int, int]:
+    """Where grids of neighbouring widths are wanted, the coarser one serves both.
+
+    >>> _grids({1, 2, 3, 7})
+    {7: 7, 3: 3, 2: 3, 1: 1}
+    """
+    grids: dict[int, int] = {}
+    for power in sorted(powers, reverse=True):
+        coarser = grids.get(power + 1)
+        grids[power] = power + 1 if coarser == power + 1 else power
+    return grids
