@@ -31,7 +31,7 @@ from slackwater.plan.signature import (
     values_listed,
 )
 from slackwater.plan.tables import Plan
-from slackwater.plan.tree import Node, Operator, ordered_path, shared_tree
+from slackwater.plan.tree import Node, Operator, shared_tree
 
 DECLARED = """\
 CREATE STREAM p (ts TIMESTAMP, src STRING, sport INT, dport INT, size INT)
@@ -45,6 +45,18 @@ LINES = DECLARED.count("\n")
 MINUTE = "GROUP BY window(ts, '1 minute')"
 LONGEST = UserAggregate(init=str, incr=lambda state, _: state, final=lambda state: state)
 FUNCTIONS = Functions(frozenset({"risky"}), {"longest": LONGEST})
+
+
+def ordered_path(node: Node, step: str) -> tuple[Operator, ...] | None:
+    """The operators from a node of a tree to a step, None where it is not below."""
+    if step in node.steps:
+        return ()
+    for child in node.children:
+        below = ordered_path(child, step)
+        if below is not None:
+            assert child.operator is not None
+            return (child.operator, *below)
+    return None
 
 
 def catalog(text: str) -> Catalog:

@@ -45,25 +45,6 @@ def shared_tree(paths: Mapping[str, Path], costly: frozenset[str] = frozenset())
     return _node(None, wanted, costly)
 
 
-def ordered_path(tree: Node, step: str) -> tuple[Operator, ...]:
-    """The operators from the root of a tree to a step, in the tree's order."""
-    found = _find(tree, step)
-    if found is None:
-        raise KeyError(step)
-    return found
-
-
-def _find(node: Node, step: str) -> tuple[Operator, ...] | None:
-    if step in node.steps:
-        return ()
-    for child in node.children:
-        below = _find(child, step)
-        if below is not None:
-            assert child.operator is not None
-            return (child.operator, *below)
-    return None
-
-
 def _node(
     operator: Operator | None, wanted: Mapping[str, tuple[Operator, ...]], costly: frozenset[str]
 ) -> Node:
