@@ -181,6 +181,9 @@ def test_functions_come_from_python_files(spark: Any, office: Path) -> None:
     assert "empty.py: expected a function register(session) in it" in told(
         "check", "mine.sql", "--import", "empty.py"
     )
+    (office / "broken.py").write_text("x = 1\nraise ValueError('no such thing')\n")
+    broken = told("check", "mine.sql", "--import", "broken.py")
+    assert "--import broken.py, line 2: ValueError: no such thing" in broken
     assert "expected a Python file" in told("check", "mine.sql", "--import", "nope.py")
     assert "expected a Python file" in told("check", "mine.sql", "--import", "office.sql")
 

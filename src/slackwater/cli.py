@@ -90,7 +90,8 @@ def _user_code(path: Path) -> Iterator[None]:
     except SlackwaterError:
         raise
     except Exception as error:
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f.lineno for f in frames if Path(f.filename).resolve() == path.resolve()]
         where = f", line {lines[-1]}" if lines else ""
         raise SlackwaterError(f"--import {path}{where}: {type(error).__name__}: {error}") from error
 

@@ -100,7 +100,9 @@ def build_session(
         return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().split("\n")[0]
-        raise RunError(f"Spark cannot be started: {reason}\nhint: it needs Java 17 or newer") from error
+        raise RunError(
+            f"Spark cannot be started: {reason}\nhint: it needs Java 17 or newer, and settings that it knows"
+        ) from error
 
 
 def own_session(session: SparkSession) -> SparkSession:
