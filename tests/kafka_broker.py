@@ -9,12 +9,13 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 import pytest
+
+from waiting import wait_for
 
 JARS = Path(sys.prefix, "jars")
 START_TIMEOUT_S = 60.0
@@ -117,14 +118,17 @@ group.initial.rebalance.delay.ms=0
                 stderr=subprocess.STDOUT,
                 cwd=directory,
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                ended = self._process.poll()
-                why = f"is silent after {START_TIMEOUT_S} s" if ended is None else f"ended with code {ended}"
-                tail = (directory / "broker.log").read_text(errors="replace")[-3000:]
-                raise RuntimeError(f"the Kafka broker {why}; its log ends with:\n{tail}")
-            time.sleep(0.1)
+        process = self._process
+
+        def alive() -> None:
+            if process.poll() is not None:
+                raise RuntimeError(f"the Kafka broker ended with code {process.poll()}; {said()}")
+
+        def said() -> str:
+            tail = (directory / "broker.log").read_text(errors="replace")[-3000:]
+            return f"the log of the Kafka broker ends with:\n{tail}"
+
+        wait_for(self._answers, alive, said, START_TIMEOUT_S)
 
     def _command(self, directory: Path) -> list[str]:
         logging = directory / "log4j2.properties"

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from slackwater.cli import app
 from slackwater.errors import StateError
 from slackwater.reference.evaluate import evaluate
 from slackwater.terminal.run import run_file
+from waiting import wait_for
 
 PATIENCE_S = 240.0
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -228,11 +228,10 @@ class Command:
         return out, err
 
     def kill_when(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
+        def alive() -> None:
             assert self.process.poll() is None, f"it ended before it could be killed: {self.process.stderr}"
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+
+        wait_for(condition, alive, seconds=PATIENCE_S)
         self.process.kill()
         self.process.wait(PATIENCE_S)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.testing import ListSink
+from waiting import until
 
 __all__ = ["kafka_broker"]
 
@@ -53,14 +53,6 @@ def script(broker: KafkaBroker, topic: str) -> str:
         "CREATE QUERY grouped AS SELECT host, MEDIAN(size) AS m FROM p GROUP BY window(ts, '20 seconds'), host;\n"
         "CREATE QUERY tuple AS SELECT SUM(size) AS s, COUNT(*) AS n FROM p WHERE host <> 'd' GROUP BY tuples(50, 25);\n"
     )
-
-
-def until(condition: Callable[[], bool], session: Session) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        session.poll()
-        assert time.monotonic() < deadline, f"still waiting: {session.status()}"
-        time.sleep(0.02)
 
 
 def read(spark: Any, sql: str, state: Path, kept: list[Answer], rows: int) -> Any:

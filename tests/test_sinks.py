@@ -6,7 +6,6 @@ import io
 import json
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -357,7 +356,7 @@ class TestIterator:
         sink.write(1, [batch(1)])
         writer = threading.Thread(target=sink.write, args=(2, [batch(2)]))
         writer.start()
-        time.sleep(0.05)
+        writer.join(0.05)
         if leave == "close":
             readers[0].close()
             assert list(readers[0]) == []

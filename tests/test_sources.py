@@ -11,7 +11,6 @@ import os
 import random
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,6 +33,7 @@ from slackwater.spark.sources import open_source
 from slackwater.spark.trace import RecordedTrace, Segment, TrafficTrace
 from slackwater.spark.trace_source import TraceSource
 from slackwater.traffic import Traffic
+from waiting import until
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE_S = 120.0
@@ -95,15 +95,6 @@ def write_csv(path: Path, rows: Sequence[Row], *, header: bool = True, sep: str 
         writer.writerow([shown[n] for n in names])
     data = text.getvalue().encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-
-
-def until(condition: Callable[[], bool], session: Session) -> None:
-    """Wait for a condition; what breaks the run is raised, and so is losing patience."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        session.poll()
-        assert time.monotonic() < deadline, f"still waiting: {session.status()}"
-        time.sleep(0.02)
 
 
 def run(spark: Any, sql: str, **options: Any) -> tuple[list[Answer], Any]:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from slackwater.errors import SinkError
 from slackwater.runtime.answer_batch import ANSWER_SCHEMA, AnswerBatch
+from slackwater.runtime.journal import sync
 
 _NO_STEP = -1
 _ROWS_PER_GROUP = 50_000
@@ -60,7 +61,7 @@ class JsonLinesSink:
             self._file.truncate(length)
             self._file.seek(length)
             os.fsync(self._file.fileno())
-            _sync_directory(self.path.parent)
+            sync(self.path.parent)
         self._length = self._step_start = length
         self._steps.resume(step)
 
@@ -148,7 +149,7 @@ class ParquetSink:
                 )
             for path in later:
                 path.unlink()
-            _sync_directory(self.directory)
+            sync(self.directory)
         self._files = files
         self._steps.resume(step)
 
@@ -181,7 +182,7 @@ class ParquetSink:
     def mark(self) -> dict[str, object]:
         """The last step and the number of files, once their names are on disk."""
         with _writing(self.directory):
-            _sync_directory(self.directory)
+            sync(self.directory)
         return {"sink": self.kind, "step": self._steps.mark(), "files": self._files}
 
     def close(self) -> None:
@@ -241,15 +242,6 @@ def _grouped(batches: Iterable[AnswerBatch]) -> Iterator[pa.Table]:
             held, size = [], 0
     if held:
         yield pa.concat_tables(held).combine_chunks()
-
-
-def _sync_directory(directory: Path) -> None:
-    """Put the directory's entries on disk: without this a new file may vanish in a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
