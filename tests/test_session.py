@@ -145,6 +145,20 @@ def test_a_kill_while_deleting_leaves_nothing_to_go_on_from(tmp_path: Path) -> N
     again.close()
 
 
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for fresh in (False, True):
+        with pytest.raises(StateError, match="is no state of a run"):
+            Journal(tmp_path, fresh=fresh)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_streams_and_queries_may_have_any_name(spark: Any) -> None:
+    sql = (STREAM + QUERY).replace(" p ", " `größe-p` ").replace("QUERY q", "QUERY `q-ü`")
+    answers = run_scripted(spark, sql, {"größe-p": TABLES["p"]})
+    assert [(a.query, a.value) for a in answers] == [("q-ü", 1), ("q-ü", 5), ("q-ü", 9)]
+
+
 def test_changes_from_several_threads_all_hold(spark: Any) -> None:
     session = scripted_session(spark, STREAM + QUERY, TABLES)
     session.start(manual=True)

@@ -65,6 +65,10 @@ def plot(figures: dict[str, float], path: Path) -> None:
         axes.plot(*zip(*points, strict=True), marker="o", label=LABELS.get(kind, kind))
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,.0f}")
+        axis.set_minor_formatter("")
+    axes.set_yticks([100, 200, 400, 800])
     axes.set_xlabel("queries over one stream")
     axes.set_ylabel("time of a batch [ms]")
     axes.grid(visible=True, which="both", alpha=0.2)

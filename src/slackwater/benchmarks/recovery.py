@@ -1,7 +1,7 @@
 """``bench recovery``: kill a run at random points and compare its answers with those of one left alone.
 
 The run is the command line's own, on two replayed streams with queries of every kind. Half of the kills
-take Python and the JVM at once, as a machine that dies does; half take Python alone.
+take Python and the JVM at once, half take Python alone. A power cut is not among them.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from rich.progress import Progress
 
 from slackwater.language.parse import parse
 from slackwater.language.statements import CreateStream
+from slackwater.runtime.journal import Journal
 from slackwater.spark.execute import SparkSession
 from slackwater.spark.landing import land
 from slackwater.traffic import Traffic
@@ -67,6 +68,7 @@ class Recording:
 
     def seed_state(self, state: Path) -> None:
         """Let a run that starts in ``state`` use the landing there is."""
+        Journal(state).close()
         target = state / "sources" / STREAM / "trace"
         target.parent.mkdir(parents=True)
         shutil.copytree(self.folder, target, copy_function=os.link)

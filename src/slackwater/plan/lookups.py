@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from sqlglot import exp
@@ -10,7 +9,7 @@ from sqlglot import exp
 from slackwater.language.dialect import SparkText
 from slackwater.language.statements import CreateTable
 from slackwater.plan.model import Lookup
-from slackwater.plan.scope import Scope, canonical, digest
+from slackwater.plan.scope import Scope, canonical, digest, safe_name
 
 
 def add_lookup(scope: Scope, join: exp.Join, tables: Mapping[str, CreateTable]) -> Scope:
@@ -47,8 +46,7 @@ def add_lookup(scope: Scope, join: exp.Join, tables: Mapping[str, CreateTable]) 
             hint=f"a lookup needs ON stream.column = {alias}.column",
         )
     text = canonical(condition)
-    label = re.sub(r"\W", "_", table.name, flags=re.ASCII)
-    final = f"l_{label}_{digest(table.name, text, side)}"
+    final = f"l_{safe_name(table.name)}_{digest(table.name, text, side)}"
     renamed = text.replace("l_.", final + ".")
     lookup = Lookup(table.name, final, renamed, keys, side != "LEFT")
     return scope.with_lookup(lookup, alias, columns, merged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,16 @@ _LOOSE = (exp.Binary, exp.Unary, exp.Between, exp.In, exp.Is, exp.Lambda)
 def digest(*parts: object, length: int = 6) -> str:
     """A short stable name for a structure."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:length]
+
+
+def safe_name(name: str) -> str:
+    """A name that may stand in a path or be a view's, whatever was between its back quotes.
+
+    >>> safe_name("Sites"), safe_name("my-table")
+    ('sites', 'my_table_35fc66')
+    """
+    plain = re.sub(r"\W", "_", name.lower(), flags=re.ASCII)
+    return plain if plain == name.lower() else f"{plain}_{digest(name)}"
 
 
 def source_column(name: str) -> exp.Column:

@@ -47,23 +47,17 @@ class Journal:
 
     def __init__(self, root: Path, *, fresh: bool = False) -> None:
         self.root = root
-        root.mkdir(parents=True, exist_ok=True)
-        if fresh and _is_foreign(root):
-            raise StateError(f"{root} is no state of a run, so it is not deleted; choose another --state")
-        # before anything is deleted: another run may be at work here
-        self._lock()
-        self._discard(fresh)
         self.panes = root / "panes"
         self.outputs = root / "outputs"
-        for folder in (
-            root,
-            self.panes,
-            self.outputs,
-            *(root / n for n in ("versions", "records", "commits")),
-        ):
-            folder.mkdir(parents=True, exist_ok=True)
+        check_root(root)
+        root.mkdir(parents=True, exist_ok=True)
+        # before anything is deleted: another run may be at work here
+        self._lock()
         try:
+            self._discard(fresh)
             self._check_format()
+            for folder in (self.panes, self.outputs, *(root / n for n in ("versions", "records", "commits"))):
+                folder.mkdir(exist_ok=True)
         except BaseException:
             self.close()
             raise
@@ -166,11 +160,15 @@ class Journal:
                 temporary.unlink()
 
 
-def _is_foreign(root: Path) -> bool:
-    """Whether a folder holds something, and that is no state of a run."""
-    return any(p.name != "lock" for p in root.iterdir()) and not any(
-        (root / name).exists() for name in ("format.json", "discarding")
-    )
+def check_root(root: Path) -> None:
+    """Refuse a folder that holds something else: a fresh start would delete it."""
+    if not root.exists():
+        return
+    held = set() if root.is_file() else {path.name for path in root.iterdir()}
+    if root.is_file() or (held - {"lock"} and not held & {"format.json", "discarding"}):
+        raise StateError(
+            f"{root} is there and is no state of a run; give --state a folder that is new, empty or one's own"
+        )
 
 
 def remove(path: Path) -> None:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.plan.panes import AFTER_ALL
+from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import StepPlan
 from slackwater.runtime.delivery import handed_on, handed_on_sql, read_results, row_answers
-from slackwater.runtime.work import Work, safe
+from slackwater.runtime.work import Work
 from slackwater.spark.compile import BASE, Statement
 from slackwater.spark.execute import DataFrame
 
@@ -26,7 +27,7 @@ class Scan:
     def rows(self, source: str, frame: DataFrame, since: int, *, cheap: bool) -> None:
         """All passes over the rows of a source."""
         compiled = self.work.compiled[source.lower()]
-        view = f"{safe(source)}__batch"
+        view = f"{safe_name(source)}__batch"
         passes = len(compiled.statements) + len(compiled.emits)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
         with self.work.executor.batch_view(self.work.session, frame, view, keep=passes > 1 and not cheap):
@@ -107,7 +108,7 @@ class Scan:
 
     def handed(self, plan: StepPlan, rows: pa.Table | Path) -> None:
         name = plan.step.name
-        view = f"{safe(name)}__handed"
+        view = f"{safe_name(name)}__handed"
         if isinstance(rows, Path):
             frame = self.work.executor.frame_of_files(self.work.session, rows, handed_on_sql(plan.step))
         elif rows.num_rows == 0:

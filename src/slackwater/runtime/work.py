@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from slackwater.plan.scope import digest
+from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
 from slackwater.runtime.answer_batch import AnswerBatch
@@ -47,10 +46,4 @@ class Work:
 
     def output(self, name: str) -> Path:
         """Where Spark writes the answers of a query in this turn."""
-        return self.journal.outputs / f"{self.step:012d}-{safe(name)}"
-
-
-def safe(name: str) -> str:
-    """A name that may stand in a path or be a view's, whatever was between its back quotes."""
-    plain = re.sub(r"\W", "_", name.lower())
-    return plain if plain == name.lower() else f"{plain}_{digest(name)}"
+        return self.journal.outputs / f"{self.step:012d}-{safe_name(name)}"

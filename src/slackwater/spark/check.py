@@ -13,10 +13,10 @@ from slackwater.language.statements import CreateQuery, CreateStream, CreateView
 from slackwater.language.tokens import position_at
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
+from slackwater.plan.scope import safe_name
 from slackwater.plan.signature import shape
 from slackwater.plan.tables import Plan
 from slackwater.spark.execute import Executor, first_line
-from slackwater.spark.files import table_view
 
 
 def check_with_spark(executor: Executor, plan: Plan) -> None:
@@ -68,7 +68,7 @@ def _analyse(executor: Executor, source: DataFrame, step: Step, catalog: Catalog
     source.createOrReplaceTempView("checked__source")
     tables = "checked__source s"
     for lookup in step.path.lookups:
-        tables += f" LEFT JOIN `{table_view(lookup.table)}` {lookup.alias} ON {lookup.on}"
+        tables += f" LEFT JOIN `{safe_name(lookup.table)}` {lookup.alias} ON {lookup.on}"
     where = " AND ".join(f"({p})" for p in step.path.predicates) or "true"
     time = f"CAST(NULL AS TIMESTAMP) AS `{step.time}`"
     names = [o.name for o in step.outputs]

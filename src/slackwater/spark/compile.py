@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from slackwater.plan.model import Lookup, Path, Step
 from slackwater.plan.passes import chunks, orders
+from slackwater.plan.scope import safe_name
 from slackwater.plan.signature import Signature, probe_rows, values_listed
 from slackwater.plan.tables import Column, Plan, Table
 from slackwater.plan.tree import Operator
-from slackwater.spark.files import table_view
 from slackwater.spark.predicates import named_predicates
 
 PARAMETERS = "'__PARAMETERS__'"
@@ -110,7 +110,7 @@ def _from(lookups: tuple[Lookup, ...]) -> str:
     parameters = f"cast(split({PARAMETERS}, ',') as array<bigint>)"
     text = f"(SELECT *, {parameters} AS __p, coalesce(cast(__t & 0 as int), 0) AS __i FROM __VIEW__) s"
     for lookup in lookups:
-        table = table_view(lookup.table)
+        table = safe_name(lookup.table)
         text += f" LEFT JOIN (SELECT *, true AS __hit FROM `{table}`) {lookup.alias} ON {lookup.on}"
     return text
 

@@ -20,8 +20,9 @@ from slackwater.language.aggregates import UserAggregate
 from slackwater.language.statements import CreateTable
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Lookup, Window
+from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Table
-from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds, table_view
+from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds
 from slackwater.spark.finish import windows_sql
 from slackwater.spark.states import final_states, first_states
 
@@ -65,7 +66,7 @@ class Executor:
             if known.get(f"table {table.name}") != table.sql:
                 self.open_table(table)
                 frame = self._tables[table.sql]
-                _adopt(session, frame).createOrReplaceTempView(table_view(table.name))
+                _adopt(session, frame).createOrReplaceTempView(safe_name(table.name))
                 known[f"table {table.name}"] = table.sql
         for name, sql in views.items():
             if known.get(f"constants {name}") != sql:
@@ -137,11 +138,12 @@ class Executor:
 
     def panes(self, session: SparkSession, paths: Sequence[str], name: str, columns: Sequence[str]) -> None:
         """Files of the pane log as a view; a column that no file has is NULL."""
-        frame = session.read.option("mergeSchema", "true").parquet(*paths)
-        missing = [c for c in columns if c not in frame.columns]
-        if missing:
-            frame = frame.selectExpr("*", *(f"CAST(NULL AS BIGINT) AS {c}" for c in missing))
-        frame.createOrReplaceTempView(name)
+        with spark_errors():
+            frame = session.read.option("mergeSchema", "true").parquet(*paths)
+            missing = [c for c in columns if c not in frame.columns]
+            if missing:
+                frame = frame.selectExpr("*", *(f"CAST(NULL AS BIGINT) AS {c}" for c in missing))
+            frame.createOrReplaceTempView(name)
 
     def gather(self, session: SparkSession, paths: Sequence[str], folder: Path, *, before: int) -> None:
         """Files of the pane log as one folder, without the panes before a point."""
@@ -161,17 +163,20 @@ class Executor:
     ) -> str:
         """A view of a user aggregate's results by window; its name."""
         name = f"{view}_windows"
-        frame = session.sql(bind(windows_sql(table, window, view)))
-        final_states(frame, table, aggregate).createOrReplaceTempView(name)
+        with spark_errors():
+            frame = session.sql(bind(windows_sql(table, window, view)))
+            final_states(frame, table, aggregate).createOrReplaceTempView(name)
         return name
 
     def view_of(self, session: SparkSession, rows: pa.Table, name: str) -> DataFrame:
-        frame = session.createDataFrame(rows)
-        frame.createOrReplaceTempView(name)
+        with spark_errors():
+            frame = session.createDataFrame(rows)
+            frame.createOrReplaceTempView(name)
         return frame
 
     def frame_of_files(self, session: SparkSession, path: Path, items: Sequence[str]) -> DataFrame:
-        return session.read.parquet(str(path)).selectExpr(*items)
+        with spark_errors():
+            return session.read.parquet(str(path)).selectExpr(*items)
 
     @contextmanager
     def batch_view(self, session: SparkSession, frame: DataFrame, name: str, *, keep: bool) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,21 +11,11 @@ from pyspark.sql import SparkSession
 
 from slackwater.errors import SourceError
 from slackwater.language.statements import Column, CreateStream
-from slackwater.plan.scope import digest
 
 
 def declared_schema(columns: Sequence[Column]) -> str:
     """Declared columns as Spark writes a schema."""
     return ", ".join(f"`{c.name}` {c.type}" for c in columns)
-
-
-def table_view(name: str) -> str:
-    """The view under which a stored table is known to Spark: not every name of a table can be one's.
-
-    >>> table_view("sites"), table_view("my-table")
-    ('sites', 'table_35fc66')
-    """
-    return name if re.fullmatch(r"\w+", name, re.ASCII) else f"table_{digest(name)}"
 
 
 def data_files(path: Path) -> list[Path]:

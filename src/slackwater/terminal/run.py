@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from slackwater.errors import StateError
+from slackwater.runtime.journal import check_root
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
 from slackwater.spark.session import build_session, stderr_to
@@ -36,7 +36,8 @@ def run_file(
     # a run that came to its end starts over, and may write over its own answers, not over another's
     overwrite = fresh or finished == (answers or "")
     fresh = fresh or finished is not None
-    _check_root(root)
+    # before Spark takes its seconds to start
+    check_root(root)
     sinks: list[Sink] = []
     if answers is not None:
         sinks.append(sink_for(answers, overwrite=overwrite))
@@ -76,14 +77,6 @@ def _watch(session: Session, console: Console, live: bool, seconds: float | None
 
 def _committed(root: Path) -> bool:
     return any((root / "commits").glob("*.json"))
-
-
-def _check_root(root: Path) -> None:
-    """Refuse a folder that holds something else: starting over would delete it."""
-    if root.is_file() or (root.is_dir() and any(root.iterdir()) and not (root / "format.json").exists()):
-        raise StateError(
-            f"{root} is there and is no state of a run; give --state a folder that is new, empty or one's own"
-        )
 
 
 def _finished(root: Path) -> str | None:
