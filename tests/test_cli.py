@@ -149,7 +149,10 @@ def test_a_file_that_is_not_there_or_no_text(office: Path) -> None:
         ("trigger_ms=soon", "--set trigger_ms: expected a whole number above 0, got 'soon'"),
         ("rows_per_batch=0", "--set rows_per_batch: expected a whole number above 0, got '0'"),
         ("driver_rows=-1", "--set driver_rows: expected a whole number above 0, got '-1'"),
-        ("triger_ms=5", "there is no such setting; there are driver_rows, rows_per_batch, trigger_ms"),
+        (
+            "triger_ms=5",
+            "there is no such setting; there are driver_rows, rows_per_batch, salt, shedding, trigger_ms",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be(office: Path, pair: str, expected: str) -> None:

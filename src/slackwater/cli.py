@@ -207,12 +207,12 @@ def _seconds(text: str | None) -> float | None:
         raise SlackwaterError(f"--for: {error}") from None
 
 
-def _settings(pairs: list[str] | None) -> tuple[dict[str, int], dict[str, str]]:
-    """Our settings (whole numbers) and Spark's, from key=value."""
+def _settings(pairs: list[str] | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """Our settings and Spark's, from key=value."""
     from slackwater.runtime.session import Settings
 
     known = {f.name for f in fields(Settings)}
-    ours: dict[str, int] = {}
+    ours: dict[str, Any] = {}
     sparks: dict[str, str] = {}
     for pair in pairs or ():
         key, separator, value = pair.partition("=")
@@ -220,6 +220,8 @@ def _settings(pairs: list[str] | None) -> tuple[dict[str, int], dict[str, str]]:
             raise SlackwaterError(f"--set {pair}: expected key=value")
         if key.startswith("spark."):
             sparks[key] = value
+        elif key == "shedding":
+            ours[key] = value
         elif key in known:
             if not (value.isascii() and value.isdigit() and int(value) > 0):
                 raise SlackwaterError(f"--set {key}: expected a whole number above 0, got {value!r}")

@@ -13,7 +13,7 @@ TurnKind = Literal["batch", "tick", "end"]
 class Decision:
     """One turn of one stream.
 
-    ``thresholds`` are the sampling rates by operator and ``schedule`` the windows to be left out; an
+    ``thresholds`` are the sampling rates by slot and ``schedule`` the windows to be left out; an
     exact run has neither. ``salt`` makes repetitions of random choices independent.
     """
 
@@ -26,17 +26,36 @@ class Decision:
     batch: int | None = None
     offsets: Mapping[str, Any] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    """Sampling rates below 1, by slot."""
     schedule: Mapping[str, Any] = field(default_factory=dict)
     salt: int = 0
     spread: tuple[str, ...] = ()
     """Tables whose partials Spark writes itself, being too many for the driver."""
+    level: float = 0.0
+    """The loss level that the rates come from."""
+    suspended: tuple[str, ...] = ()
+    """Queries that get nothing in this batch, for want of capacity."""
+    blocks: tuple[int, ...] = ()
+    """Blocks of the batch that are read, the rest being skipped at the source; none: all of it is read."""
+    share: float = 1.0
+    """Of the batch's rows, how many lie in those blocks."""
+    calibrated: bool = True
+    """Whether a kept row weighs arrived over kept, rather than one over its rate."""
+    measured: bool = False
+    """Whether the batch is also measured: rows by operator, moments by slot."""
+
+    @property
+    def sheds(self) -> bool:
+        """Whether rows are dropped, or tested as if some were."""
+        return bool(self.thresholds) or self.measured or bool(self.blocks)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Decision:
-        return cls(**{**value, "spread": tuple(value.get("spread", ()))})
+        lists = {name: tuple(value.get(name, ())) for name in ("spread", "suspended", "blocks")}
+        return cls(**{**value, **lists})
 
 
 def exact(

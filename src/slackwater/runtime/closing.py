@@ -34,6 +34,28 @@ class Closed:
     def __len__(self) -> int:
         return len(self.window_start)
 
+    def without(self, starts: Sequence[Ints | None]) -> Closed | None:
+        """The windows less those that start at given times, by step; None where none is left."""
+        keep = np.ones(len(self), dtype=bool)
+        for owner, taken in enumerate(starts):
+            if taken is not None:
+                keep &= (self.owner != owner) | ~np.isin(self.window_start, taken)
+        if keep.all():
+            return self
+        chosen = pa.array(keep)
+        return (
+            Closed(
+                self.window_start[keep],
+                self.window_end[keep],
+                tuple(key.filter(chosen) for key in self.keys),
+                tuple(call.filter(chosen) for call in self.calls),
+                self.rows[keep],
+                self.owner[keep],
+            )
+            if keep.any()
+            else None
+        )
+
 
 @dataclass(frozen=True)
 class _Runs:

@@ -105,8 +105,11 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def row_answers(step: Step, rows: pa.Table, emitted_at: datetime) -> Iterator[AnswerBatch]:
-    """The rows of a set-valued query: an answer each, the row's columns being its keys."""
+def row_answers(step: Step, rows: pa.Table, emitted_at: datetime, rate: float = 1.0) -> Iterator[AnswerBatch]:
+    """The rows of a set-valued query: an answer each, the row's columns being its keys.
+
+    Each row is as it was; where a sample was drawn, some are missing.
+    """
     if rows.num_rows:
         yield AnswerBatch(
             query=step.name,
@@ -115,7 +118,8 @@ def row_answers(step: Step, rows: pa.Table, emitted_at: datetime) -> Iterator[An
             keys={o.name: _whole(rows[f"o{i}"]) for i, o in enumerate(step.outputs)},
             value=pa.nulls(rows.num_rows),
             confidence=1.0,
-            how="exact",
+            how="exact" if rate >= 1.0 else "sampled",
+            rate=rate,
             rows=np.ones(rows.num_rows, dtype=np.int64),
             emitted_at=emitted_at,
         )

@@ -8,16 +8,21 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from slackwater.plan.model import TupleWindow
-from slackwater.plan.panes import AFTER_ALL, first_start, last_closed
+from slackwater.plan.panes import AFTER_ALL, Ints, first_start, last_closed
 from slackwater.plan.tables import StepPlan
 from slackwater.runtime.closing import Closing
 from slackwater.runtime.delivery import answers_of, read_results, result_of
+from slackwater.runtime.estimating import Estimated, answers, estimate, suspended_answers
+from slackwater.runtime.file_estimates import FileEstimates
+from slackwater.runtime.sampled_windows import SampledWindows, read_sampled, sampled_starts, touched
+from slackwater.runtime.samples import BATCHES, sampled_id
+from slackwater.runtime.store import PaneStore
 from slackwater.runtime.work import Work
-from slackwater.spark.compile import PARAMETERS
-from slackwater.spark.finish import finish_sql, having_sql, outputs_sql
+from slackwater.spark.finish import bind_windows, finish_sql, having_sql, outputs_sql
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Finish:
                 if all(s is not None for s in store):
                     by_table[plan.tables[0]].append(plan)
                 else:
-                    self._close_by_spark(plan, closed, watermark)
+                    self._close_from_files(plan, closed, watermark)
         for table_id, plans in by_table.items():
             self._close_on_driver(table_id, plans, closed, watermark)
         self.work.state.watermarks[source.lower()] = watermark
@@ -53,22 +58,81 @@ class Finish:
         store = self.work.log.store(table_id)
         assert store is not None
         low, high = self._bounds(table_id, closed, watermark)
-        if low >= high or not store.panes:
+        if low >= high:
+            return
+        estimates = {} if self.work.samples.empty else self._estimated(table_id, plans, store, low, high)
+        if not store.panes:
             return
         functions = self.work.plan.catalog.functions
         reader = Closing(self.work.plan.tables[table_id], store, low, high, functions)
         wanted: dict[object, set[str]] = defaultdict(set)
         for plan in plans:
-            assert plan.presence is not None
-            wanted[plan.step.window] |= {
-                plan.presence[1],
-                *(n for c in plan.calls for n in c.columns.values()),
-            }
+            wanted[plan.step.window] |= columns_of(plan)
         for family in self._families(plans):
             since = [self._since(plan) for plan in family]
             windows = reader.read(family, sorted(wanted[family[0].step.window]), since)
+            if windows is not None and estimates:
+                windows = windows.without([estimates.get(plan.step.name) for plan in family])
             if windows is not None:
                 self._deliver(family, result_of(family, windows, partial(self._by_spark, family[0])))
+
+    def _estimated(
+        self, table_id: str, plans: list[StepPlan], store: PaneStore, low: int, high: int
+    ) -> dict[str, Ints]:
+        """Deliver the windows that sampled batches have a part in; their starts, by step."""
+        work = self.work
+        table = work.plan.tables[table_id]
+        done: dict[str, Ints] = {}
+        partials = work.samples.partials(table_id)
+        held = np.unique(partials["pane"].to_numpy()) if partials is not None else np.empty(0, dtype=np.int64)
+        for plan in plans:
+            slot = work.slots.by_step.get(plan.step.name.lower())
+            batches = work.samples.slot(slot.id) if slot is not None else None
+            if batches is None:
+                continue
+            window = plan.step.window
+            assert window is not None
+            panes = [np.array(store.panes, dtype=np.int64), held, touched(batches, table.width, low, high)]
+            begun = sampled_starts(window, batches, np.unique(np.concatenate(panes)), table.width, low, high)
+            begun = begun[begun >= self._since(plan)]
+            if not len(begun):
+                continue
+            done[plan.step.name] = begun
+            lost = batches.suspended(begun, begun + window.size)
+            if lost.any():
+                self._deliver_suspended(plan, begun[lost])
+                begun = begun[~lost]
+            if not len(begun):
+                continue
+            read = read_sampled(
+                plan,
+                table,
+                store,
+                work.samples,
+                batches,
+                begun,
+                sorted(columns_of(plan)),
+                work.state.extremes,
+            )
+            if read is not None:
+                self._deliver_estimates(plan, read)
+        return done
+
+    def _deliver_suspended(self, plan: StepPlan, begun: Ints) -> None:
+        """Windows that the query got no rows for, and that it therefore has no answer to."""
+        window = plan.step.window
+        assert window is not None
+        made = list(suspended_answers(plan.step, begun, begun + window.size, self.work.now()))
+        self.work.answers.append(lambda: iter(made))
+
+    def _deliver_estimates(self, plan: StepPlan, windows: SampledWindows) -> None:
+        contract = self.work.plan.catalog.contracts[plan.step.name.lower()]
+        self._deliver_estimated(plan, estimate(plan, windows, contract, self.work.plan.catalog.functions))
+
+    def _deliver_estimated(self, plan: StepPlan, estimated: Estimated) -> None:
+        contract = self.work.plan.catalog.contracts[plan.step.name.lower()]
+        made = list(answers(estimated, contract, self.work.now(), partial(self._by_spark, plan)))
+        self.work.answers.append(lambda: iter(made))
 
     def _families(self, plans: list[StepPlan]) -> list[list[StepPlan]]:
         """Steps that differ in nothing but their constants, together; others each by itself."""
@@ -89,7 +153,31 @@ class Finish:
         items = outputs_sql(plan, plan.step.keys, *carried)
         return self.work.executor.collect(self.work.session, f"SELECT {items} FROM {view}{having_sql(plan)}")
 
-    def _close_by_spark(self, plan: StepPlan, closed: int, watermark: int) -> None:
+    def _close_from_files(self, plan: StepPlan, closed: int, watermark: int) -> None:
+        """Close the windows of a step by Spark, those that sampled batches have a part in as estimates."""
+        work = self.work
+        slot = work.slots.by_step.get(plan.step.name.lower()) if not work.samples.empty else None
+        batches = work.samples.slot(slot.id) if slot is not None else None
+        if batches is None or isinstance(plan.step.window, TupleWindow):
+            self._close_by_spark(plan, closed, watermark)
+            return
+        reader = FileEstimates(work, plan, batches)
+        begun = reader.closing(closed, watermark, self._since(plan))
+        self._close_by_spark(plan, closed, watermark, begun)
+        if not len(begun):
+            return
+        window = plan.step.window
+        assert window is not None
+        lost = batches.suspended(begun, begun + window.size)
+        if lost.any():
+            self._deliver_suspended(plan, begun[lost])
+        estimated = reader.estimate(begun[~lost]) if not lost.all() else None
+        if estimated is not None:
+            self._deliver_estimated(plan, estimated)
+
+    def _close_by_spark(
+        self, plan: StepPlan, closed: int, watermark: int, sampled: Ints | None = None
+    ) -> None:
         window = plan.step.window
         assert window is not None
         functions = self.work.plan.catalog.functions
@@ -127,16 +215,17 @@ class Finish:
         self.work.executor.write(
             self.work.session, bind_windows(sql, first=first, last=last), folder, None, None
         )
-        self._deliver([plan], folder)
+        self._deliver([plan], folder, sampled)
 
-    def _deliver(self, plans: list[StepPlan], result: pa.Table | Path) -> None:
+    def _deliver(self, plans: list[StepPlan], result: pa.Table | Path, without: Ints | None = None) -> None:
+        """Hand a result on to readers, and to the sinks without the windows that start at given times."""
         step = plans[0].step
         names = [plan.step.name for plan in plans] if len(plans) > 1 else []
         if step.published:
             at = self.work.now()
             self.work.answers.append(
                 lambda: chain.from_iterable(
-                    answers_of(step, table, at, names)
+                    answers_of(step, less(table, without), at, names)
                     for table in ([result] if isinstance(result, pa.Table) else read_results(result))
                 )
             )
@@ -162,13 +251,26 @@ class Finish:
                 work.state.closed_tuples[table_id] = work.state.counted.get(table_id, 0)
             work.state.kept_from[table_id] = max(horizon, work.state.kept_from.get(table_id, horizon))
             work.log.prune(table_id, horizon)
+            work.samples.prune(sampled_id(table_id), horizon)
+            work.samples.compact(sampled_id(table_id), work.step)
             work.log.compact(
                 table_id,
                 work.step,
                 partial(work.executor.gather, work.session, before=horizon),
             )
+        if horizons and source.lower() == work.decision.stream.lower():
+            work.samples.prune(BATCHES, min(horizons.values()))
+            work.samples.compact(BATCHES, work.step)
 
 
-def bind_windows(sql: str, first: int, last: int) -> str:
-    """A statement for the windows from the first to the last."""
-    return sql.replace(PARAMETERS, f"'{first},{last}'")
+def less(table: pa.Table, starts: Ints | None) -> pa.Table:
+    """A result without the windows that start at given times."""
+    if starts is None or not len(starts):
+        return table
+    return table.filter(pa.array(~np.isin(table["ws"].to_numpy(), starts)))
+
+
+def columns_of(plan: StepPlan) -> set[str]:
+    """The partials that a step is read from."""
+    assert plan.presence is not None
+    return {plan.presence[1], *(n for call in plan.calls for n in call.columns.values())}

@@ -97,6 +97,7 @@ class Run:
             return
         source = engine.sources[name]
         declared = self._catalog.streams[name].name
+        engine.introduce(declared)
         self._streams[name] = start_stream(
             source.streaming(),
             f"slackwater-{name}",
@@ -104,6 +105,12 @@ class Run:
             0 if source.as_fast_as_it_goes else self._settings.trigger_ms,
             lambda frame, number: engine.batch(declared, frame, number),
         )
+
+    def spark_seconds(self) -> float:
+        """What Spark itself takes for a batch, beside what is done with its rows."""
+        times = [stream.durations() for stream in list(self._streams.values())]
+        apart = [t.get("triggerExecution", 0) - t.get("addBatch", 0) for t in times]
+        return max(apart, default=0) / 1000
 
     def _tick(self) -> None:
         try:

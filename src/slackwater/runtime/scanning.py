@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -9,13 +10,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.plan.layout import calls_python
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.scope import safe_name
-from slackwater.plan.tables import StepPlan
+from slackwater.plan.tables import StepPlan, Table
 from slackwater.runtime.delivery import handed_on, handed_on_sql, read_results, row_answers
+from slackwater.runtime.shedding import Shed, threshold
 from slackwater.runtime.work import Work
-from slackwater.spark.compile import BASE, Statement
 from slackwater.spark.execute import DataFrame
+from slackwater.spark.shed import shed_frame
+from slackwater.spark.statement import BASE, Statement, companions, key_names
 
 
 @dataclass(frozen=True)
@@ -26,44 +30,100 @@ class Scan:
 
     def rows(self, source: str, frame: DataFrame, since: int, *, cheap: bool) -> None:
         """All passes over the rows of a source."""
-        compiled = self.work.compiled[source.lower()]
+        work = self.work
+        compiled = work.compiled[source.lower()]
         view = f"{safe_name(source)}__batch"
         passes = len(compiled.statements) + len(compiled.emits)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
-        with self.work.executor.batch_view(self.work.session, frame, view, keep=passes > 1 and not cheap):
+        shed = work.shed if source.lower() == work.decision.stream.lower() else None
+        if shed is not None:
+            frame = shed_frame(frame, work.decision.salt, threshold(shed.root))
+        with work.executor.batch_view(work.session, frame, view, keep=passes > 1 and not cheap):
             for part, statement in enumerate(compiled.statements):
-                self._pass(statement, part, view, since)
+                with self._measured(statement.table, statement.table):
+                    self._pass(statement, part, view, since, shed)
             for name, sql in compiled.emits.items():
-                self._emit(name, Statement(name, sql).bind(view, (since, 0)))
+                with self._measured(name, ""):
+                    self._emit(name, Statement(name, sql).bind(view, self._numbers(since, 0, shed)), shed)
 
-    def _pass(self, statement: Statement, part: int, view: str, since: int) -> None:
+    def _measured(self, name: str, table_id: str) -> AbstractContextManager[None]:
+        """Have Spark count what a pass costs, where the batch is measured."""
+        meter = self.work.meter
+        if meter is None:
+            return nullcontext()
+        table = self.work.plan.tables.get(table_id)
+        functions = self.work.plan.catalog.functions
+        path = table.path if table is not None else None
+        python = path is not None and any(calls_python(p, functions) for p in path.predicates)
+        return meter.measuring(name, python=python)
+
+    def _numbers(self, since: int, first: int, shed: Shed | None) -> tuple[int, ...]:
+        return shed.parameters(since, first) if shed is not None else (since, first)
+
+    def _pass(self, statement: Statement, part: int, view: str, since: int, shed: Shed | None) -> None:
+        work = self.work
         table_id = statement.table
         if table_id == BASE:
-            self._count(self.work.executor.collect(self.work.session, statement.bind(view, (since, 0))))
+            sql = statement.bind(view, self._numbers(since, 0, shed))
+            self._count(*work.executor.collect_counted(work.session, sql), shed)
             return
-        table = self.work.plan.tables[table_id]
-        sql = statement.bind(view, (since, self.work.state.counted.get(table_id, 0)))
-        if table.kind != "partials" or table_id in self.work.decision.spread:
-            folder = self.work.log.folder(table_id, self.work.step, part)
-            aggregate = (
-                self.work.plan.catalog.functions.aggregate(table.aggregate) if table.aggregate else None
-            )
+        table = work.plan.tables[table_id]
+        sql = statement.bind(view, self._numbers(since, work.state.counted.get(table_id, 0), shed))
+        if table.kind != "partials" or table_id in work.decision.spread:
+            folder = work.log.folder(table_id, work.step, part)
+            aggregate = work.plan.catalog.functions.aggregate(table.aggregate) if table.aggregate else None
             merging = aggregate if table.kind == "states" else None
-            self.work.executor.write(self.work.session, sql, folder, merging, table)
-            before = sum(f.rows for f in self.work.log.files(table_id))
-            self.work.log.added_folder(table_id, folder)
-            self.work.state.sizes[table_id] = sum(f.rows for f in self.work.log.files(table_id)) - before
+            if shed is not None and shed.draws(table_id):
+                self._write_sampled(table, table_id, part, sql, shed)
+                return
+            work.executor.write(work.session, sql, folder, merging, table)
+            before = sum(f.rows for f in work.log.files(table_id))
+            work.log.added_folder(table_id, folder)
+            work.state.sizes[table_id] = sum(f.rows for f in work.log.files(table_id)) - before
             if table.tuples:
                 self._counted_in_files(table_id, folder)
             return
-        rows = self.work.executor.collect(self.work.session, sql)
         if statement.counts:
-            self._count(rows)
+            rows, read = work.executor.collect_counted(work.session, sql)
+            self._count(rows, read, shed)
+        else:
+            rows = work.executor.collect(work.session, sql)
+        work.state.sizes[table_id] = rows.num_rows
+        if shed is not None:
+            shed.note(table_id, rows, work.state.extremes)
+            exact, sampled = shed.split(table_id, rows, work.step)
+            if sampled is not None:
+                work.samples.add_partials(table_id, work.step, part, sampled)
+            rows = exact
+        elif statement.counts:
             rows = rows.drop_columns(["__arrived", "__readable", "__latest"])
-        self.work.state.sizes[table_id] = rows.num_rows
+        if rows is None:
+            return
         if table.tuples and rows.num_rows:
             self._counted(table_id, rows)
-        self.work.log.add_rows(table_id, self.work.step, part, rows)
+        work.log.add_rows(table_id, work.step, part, rows)
+
+    def _write_sampled(self, table: Table, table_id: str, part: int, sql: str, shed: Shed) -> None:
+        """Let Spark write the partials of a sampled batch; those of exact paths go with the exact ones."""
+        work = self.work
+        keys = ["pane", *(["q"] if table.signature is not None else []), *key_names(table)]
+        block = "block" if work.decision.blocks else "-1L AS block"
+        exact, sampled = shed.columns(table_id)
+        only_sampled = only_exact = ""
+        if table.signature is not None:
+            exact = [c.id for c in work.plan.columns[table_id]]
+            sampled = [*exact, *(n for c in work.plan.columns[table_id] for n in companions(c))]
+            listed = ", ".join(map(str, shed.members(table_id)))
+            only_sampled, only_exact = f" WHERE q IN ({listed})", f" WHERE q NOT IN ({listed})"
+        folder = work.log.folder(f"{table_id}_sampled", work.step, part)
+        items = ", ".join([*keys, *sampled, block, f"{work.step}L AS batch"])
+        work.executor.write(work.session, f"SELECT {items} FROM ({sql}){only_sampled}", folder, None, table)
+        work.state.sizes[table_id] = work.samples.add_folder(table_id, folder)
+        if exact:
+            folder = work.log.folder(table_id, work.step, part)
+            items = ", ".join([*keys, *exact])
+            work.executor.write(work.session, f"SELECT {items} FROM ({sql}){only_exact}", folder, None, table)
+            work.log.added_folder(table_id, folder)
 
     def _counted(self, table_id: str, rows: pa.Table) -> None:
         """Rows numbered so far: those of this batch come on top."""
@@ -84,26 +144,36 @@ class Scan:
                 seen = rows.num_rows if table.kind == "rows" else pc.sum(rows["n"]).as_py() or 0
                 self.work.state.counted[table_id] = self.work.state.counted.get(table_id, 0) + seen
 
-    def _count(self, rows: pa.Table) -> None:
-        arrived = pc.sum(rows["__arrived"]).as_py() or 0
+    def _count(self, rows: pa.Table, read: int | None, shed: Shed | None) -> None:
+        passed = pc.sum(rows["__arrived"]).as_py() or 0
         readable = pc.sum(rows["__readable"]).as_py() or 0
         if "__late" in rows.column_names:
             late = pc.sum(rows["__late"]).as_py() or 0
         else:
             late = pc.sum(rows.filter(pc.is_null(rows["pane"]))["__readable"]).as_py() or 0
-        self.work.counts.arrived += arrived
-        self.work.counts.unreadable += arrived - readable
-        self.work.counts.late += late
-        self.work.counts.latest = pc.max(rows["__latest"]).as_py()
+        counts = self.work.counts
+        counts.kept = counts.arrived = passed
+        scale = 1.0
+        if shed is not None:
+            shed.count(rows, read)
+            counts.arrived = shed.arrived
+            # rows that were dropped unread are late as often as those that were read
+            scale = shed.arrived / passed if passed else 1.0
+        counts.unreadable += round((passed - readable) * scale)
+        counts.late += round(late * scale)
+        counts.latest = pc.max(rows["__latest"]).as_py()
 
-    def _emit(self, name: str, sql: str) -> None:
+    def _emit(self, name: str, sql: str, shed: Shed | None) -> None:
         """Rows of a set-valued query, in order of arrival; however many, they pass the driver in pieces."""
         plan = self.work.plan.steps[name.lower()]
         folder = self.work.output(name)
         self.work.executor.write(self.work.session, f"{sql} ORDER BY s.__part, s.__seq", folder, None, None)
         at = self.work.now()
+        rate = 1.0 if shed is None else shed.rate(self.work.slots.by_step[name.lower()])
         self.work.answers.append(
-            lambda: chain.from_iterable(row_answers(plan.step, rows, at) for rows in read_results(folder))
+            lambda: chain.from_iterable(
+                row_answers(plan.step, rows, at, rate) for rows in read_results(folder)
+            )
         )
 
     def handed(self, plan: StepPlan, rows: pa.Table | Path) -> None:

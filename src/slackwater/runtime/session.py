@@ -18,10 +18,12 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
+from slackwater.planners.ruling import Ruler
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Engine
+from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.running import OpenSource, Run
 from slackwater.runtime.settings import Settings
@@ -48,6 +50,8 @@ class Session(Declarations):
     fault: Callable[[str], None] = field(default=no_fault, repr=False)
     sources: Mapping[str, OpenSource] = field(default_factory=dict, repr=False)
     """Sources by stream that take the place of the declared ones."""
+    ruler: Ruler | None = field(default=None, repr=False)
+    """Decides how much of each batch is kept, in place of the closed loop."""
 
     def __post_init__(self) -> None:
         self.catalog = Catalog()
@@ -155,15 +159,18 @@ class Session(Declarations):
             done = "has been stopped; make another one with its state" if self._run.stopped else "is running"
             raise RunError(f"this session {done}")
         self._read_streams()
+        executor = self._executor()
         journal = Journal(self._root(), fresh=fresh and self.state is not None)
         try:
             engine = Engine(
-                self._executor(),
+                executor,
                 journal,
                 self.catalog.functions,
                 [*sinks, self._iterator],
                 clocks=self.clocks,
                 driver_rows=self.settings.driver_rows,
+                salt=self.settings.salt,
+                ruler=self.ruler or self._governor(),
                 fault=self.fault,
             )
             if engine.versions.latest:
@@ -181,6 +188,21 @@ class Session(Declarations):
             self._iterator = IteratorSink()
             raise
         self._run = run
+
+    def _governor(self) -> Governor | None:
+        """What keeps batches to their interval; None where nothing is to be shed."""
+        settings = self.settings
+        if settings.shedding == "off":
+            return None
+        assert self.spark is not None
+        cores = self.spark.sparkContext.defaultParallelism
+        split: Any = settings.shedding
+
+        def budget() -> float:
+            around = self._run.spark_seconds() if self._run is not None else 0.0
+            return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
+
+        return Governor(budget, cores, split)
 
     def _executor(self) -> Executor:
         """Spark as we need it, with the functions that have been registered."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 
 from slackwater.errors import PlanError
 
+SHEDDING = ("minimax", "hoeffding", "input", "off")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -17,9 +19,20 @@ class Settings:
     """Rows of a batch of a trace that is replayed at speed 'max'."""
     driver_rows: int = 100_000
     """Groups of a batch up to which partial aggregates go through the driver."""
+    salt: int = 1
+    """Which sample is drawn where one is: runs with different salts are independent repetitions."""
+
+    utilisation: int = 80
+    """Percent of the time between batches that one may take before load is shed."""
+    shedding: str = "minimax"
+    """How queries share the loss: minimax, hoeffding (the paper's split), input (one rate for all) or off."""
 
     def __post_init__(self) -> None:
+        if self.shedding not in SHEDDING:
+            raise PlanError(f"setting shedding: expected {', '.join(SHEDDING)}, got {self.shedding!r}")
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "shedding":
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise PlanError(f"setting {field.name}: expected a whole number above 0, got {value!r}")

@@ -45,6 +45,8 @@ class StreamState:
     """Rows that a grouped table had in its last batch."""
     large: list[str] = field(default_factory=list)
     """Tables whose panes times groups outgrew the driver: Spark reads them."""
+    extremes: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By partial: the smallest and largest value seen, so that limits allow for what a sample misses."""
     arrived: int = 0
     late: int = 0
     unreadable: int = 0
@@ -57,7 +59,8 @@ class StreamState:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamState:
         files = {t: [LogFile(**f) for f in listed] for t, listed in value.get("files", {}).items()}
-        return cls(**{**value, "files": files})
+        extremes = {n: (float(low), float(high)) for n, (low, high) in value.get("extremes", {}).items()}
+        return cls(**{**value, "files": files, "extremes": extremes})
 
 
 @dataclass

@@ -84,7 +84,7 @@ _EMPTY: dict[str, Any] = {
 }
 
 
-def _one_nan(column: pa.ChunkedArray) -> list[Any]:
+def one_nan(column: pa.ChunkedArray) -> list[Any]:
     """Keys as Python values; all NaNs are one object, so that they are one group as in Spark."""
     values: list[Any] = column.to_pylist()
     if pa.types.is_floating(column.type):
@@ -264,7 +264,7 @@ class PaneStore:
         if not self.keys:
             self.groups.setdefault((), 0)
             return np.zeros(table.num_rows, dtype=np.int64)
-        columns = [_one_nan(table[key]) for key in self.keys]
+        columns = [one_nan(table[key]) for key in self.keys]
         known = self.groups
         index = np.empty(table.num_rows, dtype=np.int64)
         for i, group in enumerate(zip(*columns, strict=True)):

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.language.aggregates import UserAggregate
+from slackwater.planners.ruling import Ruler
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.clocks import Clocks, no_fault
@@ -50,12 +51,13 @@ def scripted_session(
     clocks: Clocks | None = None,
     fault: Callable[[str], None] = no_fault,
     ends: bool = True,
+    ruler: Ruler | None = None,
 ) -> Session:
     """A session over given batches, not yet started."""
     sources = {
         name.lower(): partial(_scripted, batches=tables, ends=ends) for name, tables in batches.items()
     }
-    session = Session(spark, state, settings or Settings(), clocks or Clocks(), fault, sources)
+    session = Session(spark, state, settings or Settings(), clocks or Clocks(), fault, sources, ruler)
     for name, (function, returns) in (functions or {}).items():
         session.function(name, function, returns)
     for name, aggregate in (aggregates or {}).items():

@@ -11,8 +11,9 @@ from slackwater.runtime.finishing import Finish
 from slackwater.runtime.scanning import Scan
 from slackwater.runtime.versions import handed_watermark
 from slackwater.runtime.work import Work
-from slackwater.spark.compile import Compiled, compile_source
+from slackwater.spark.compile import compile_source
 from slackwater.spark.execute import DataFrame
+from slackwater.spark.statement import EXACT, Compiled, Shedding
 
 
 class Turn(Work):
@@ -23,6 +24,7 @@ class Turn(Work):
         stream = self.decision.stream
         if frame is not None:
             Scan(self).rows(stream, frame, self.decision.watermark, cheap=self.cheap)
+            self._note_sample()
         if self.counts.latest is not None:
             self.state.latest = max(self.counts.latest, self.state.latest or self.counts.latest)
         Finish(self).windows(stream, self._watermark())
@@ -34,6 +36,21 @@ class Turn(Work):
             if rows is not None:
                 Scan(self).handed(plan, rows)
             Finish(self).windows(name, handed_watermark(self.state, stream, self.plan, name))
+
+    def _note_sample(self) -> None:
+        """Keep what a sampled batch has let through: its rows weigh what these counts say."""
+        shed, counts = self.shed, self.counts
+        if shed is None or not shed.drawn:
+            return
+        # a trace knows from when to when the batch is, whatever was kept of it
+        low, high = self.decision.offsets.get("from"), self.decision.offsets.get("to")
+        if low is None or high is None:
+            if shed.earliest is None or counts.latest is None:
+                return
+            low, high = shed.earliest, counts.latest + 1
+        self.samples.add_batches(
+            self.step, shed.batches(self.step, int(low), int(high) - 1, self.decision.share)
+        )
 
     def delivered(self) -> Iterator[AnswerBatch]:
         """The answers of the turn, from the first, each time it is called."""
@@ -52,9 +69,9 @@ class Turn(Work):
         return max(before, reached)
 
 
-def compile_stream(plan: Plan, stream: str) -> dict[str, Compiled]:
+def compile_stream(plan: Plan, stream: str, shedding: Shedding = EXACT) -> dict[str, Compiled]:
     """The statements of a stream and of every step over it that others read."""
-    compiled = {stream.lower(): compile_source(plan, stream, stream=True)}
+    compiled = {stream.lower(): compile_source(plan, stream, stream=True, shedding=shedding)}
     for step in plan.steps_of_stream(stream):
         if step.step.aggregates and plan.steps_on(step.step.name):
             compiled[step.step.name.lower()] = compile_source(plan, step.step.name, stream=False)

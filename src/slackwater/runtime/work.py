@@ -10,14 +10,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from slackwater.plan.scope import safe_name
+from slackwater.plan.slots import Slots
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.log import PaneLog
+from slackwater.runtime.samples import SampleLog
+from slackwater.runtime.shedding import Shed
 from slackwater.runtime.state import StreamState
-from slackwater.spark.compile import Compiled
 from slackwater.spark.execute import Executor, SparkSession
+from slackwater.spark.shed import Meter
+from slackwater.spark.statement import Compiled
 from slackwater.statistics.counts import Counts
 
 
@@ -38,6 +42,11 @@ class Work:
     lateness: int
     cheap: bool
     """Whether reading the batch again costs less than keeping it."""
+    slots: Slots
+    samples: SampleLog
+    shed: Shed | None = None
+    """How the batch is thinned out, or measured; None where it is taken whole."""
+    meter: Meter | None = None
     counts: Counts = field(default_factory=Counts)
     answers: list[Callable[[], Iterator[AnswerBatch]]] = field(default_factory=list)
     """Each reads its answers anew, so that every sink can, and none need be held."""

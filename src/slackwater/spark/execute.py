@@ -24,6 +24,7 @@ from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Table
 from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds
 from slackwater.spark.finish import windows_sql
+from slackwater.spark.shed import rows_read
 from slackwater.spark.states import final_states, first_states
 
 __all__ = ["DataFrame", "Executor", "SparkSession", "first_line", "parquet_bounds", "spark_errors"]
@@ -124,6 +125,13 @@ class Executor:
         """The result of a statement, on the driver."""
         with spark_errors():
             return session.sql(sql).toArrow()
+
+    def collect_counted(self, session: SparkSession, sql: str) -> tuple[pa.Table, int | None]:
+        """The same, and how many rows came from the source, where Spark can tell."""
+        with spark_errors():
+            frame = session.sql(sql)
+            result = frame.toArrow()
+            return result, rows_read(frame)
 
     def write(
         self, session: SparkSession, sql: str, path: Path, state: UserAggregate | None, table: Table | None

@@ -6,7 +6,7 @@ from slackwater.plan.algebra import algebra
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import Call, Key, TupleWindow, Window
 from slackwater.plan.tables import CallPlan, Column, StepPlan, Table
-from slackwater.spark.compile import PARAMETERS
+from slackwater.spark.statement import PARAMETERS
 
 FIRST, LAST = 0, 1
 """Parameters: the first and the last window index that close."""
@@ -22,6 +22,11 @@ def windows_sql(table: Table, window: Window, view: str) -> str:
         f"FROM (SELECT *, {parameters} AS p, coalesce(cast(pane & 0 as int), 0) AS i FROM `{view}`)"
     )
     return f"SELECT explode(sequence(lo, hi)) AS w, * EXCEPT (p, i, lo, hi) FROM ({bounded}) WHERE lo <= hi"
+
+
+def bind_windows(sql: str, first: int, last: int) -> str:
+    """A statement for the windows from the first to the last."""
+    return sql.replace(PARAMETERS, f"'{first},{last}'")
 
 
 def merged(column: Column, name: str) -> str:

@@ -17,7 +17,7 @@ from slackwater.language.statements import CreateStream
 from slackwater.spark.execute import SPARK_ERRORS, first_line
 from slackwater.spark.files import cast_column, csv_layout, data_files, declared_schema, read_nanoseconds
 from slackwater.spark.options import check_options
-from slackwater.spark.trace import RecordedTrace, Segment
+from slackwater.spark.trace import BLOCK, RecordedTrace, Segment
 
 ROWS_PER_SEGMENT = 1_000_000
 """At most: a file costs some milliseconds to open, a part of one to skip."""
@@ -41,7 +41,7 @@ def land(
     source = Path(path).absolute()
     if not source.exists():
         raise SourceError(f"stream {stream.name}: there is nothing at {path!r} (looked from {os.getcwd()})")
-    stamp = {"path": str(source.resolve()), "files": _fingerprint(source), "sql": stream.sql}
+    stamp = {"path": str(source.resolve()), "files": _fingerprint(source), "sql": stream.sql, "block": BLOCK}
     index = folder / "index.json"
     if index.exists():
         known = json.loads(index.read_text())
@@ -50,7 +50,7 @@ def land(
             return RecordedTrace(
                 [Segment(**{**s, "path": str(folder / s["path"])}) for s in known["segments"]]
             )
-        if known["stamp"]["sql"] == stamp["sql"]:
+        if known["stamp"]["sql"] == stamp["sql"] and known["stamp"].get("block") == BLOCK:
             raise SourceError(
                 f"stream {stream.name}: the trace at {path!r} has changed since this state was written; "
                 "start over with --fresh, or put it back"
@@ -95,9 +95,12 @@ def _land(
         ordered.drop("__id", "__file")
         .withColumn("__part", spark_partition_id().cast("bigint"))
         .withColumn("__seq", monotonically_increasing_id())
+        .selectExpr("*", f"(__part << 32) + (__seq & {2**33 - 1}) div {BLOCK} AS __block")
     )
     folder.mkdir(parents=True)
-    placed.write.mode("overwrite").parquet(str(folder / "rows"))
+    # pages as long as blocks, so that a block can be read without those around it
+    pages = placed.write.option("parquet.page.row.count.limit", str(BLOCK))
+    pages.mode("overwrite").parquet(str(folder / "rows"))
     found = [_segment(file) for file in sorted((folder / "rows").glob("*.parquet"))]
     timed = [s for s in found if s.first <= s.last]
     if not timed:

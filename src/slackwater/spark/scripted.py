@@ -18,6 +18,8 @@ class ScriptedSource:
     as_fast_as_it_goes = True
     cheap_to_read = False
     tells_time = False
+    identifies_rows = True
+    skips = False
 
     def __init__(
         self, session: SparkSession, stream: CreateStream, batches: Sequence[pa.Table], *, ends: bool = True
@@ -33,7 +35,12 @@ class ScriptedSource:
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
         return {"index": int(str(before["index"])) + 1 if before is not None else 0}
 
-    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
+        return []
+
+    def frame(
+        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+    ) -> DataFrame | None:
         index = int(str(offsets["index"]))
         if index >= len(self._batches) or self._batches[index].num_rows == 0:
             return None
@@ -47,6 +54,10 @@ class ScriptedSource:
             time = f"CAST({self._stream.time_expression} AS TIMESTAMP) AS `{self._stream.time}`"
             frame = frame.selectExpr("*", time)
         return frame.selectExpr("*", f"unix_micros(CAST(`{self._stream.time}` AS TIMESTAMP)) AS __t")
+
+    def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
+        index = int(str(offsets["index"]))
+        return self._batches[index].num_rows if index < len(self._batches) else 0
 
     def ended(self, offsets: Offsets) -> bool:
         return self._ends and int(str(offsets["index"])) >= len(self._batches) - 1

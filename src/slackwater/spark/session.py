@@ -47,6 +47,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # blocks that are read of a segment are many, and each is to be found by its pages
+    "spark.sql.parquet.pushdown.inFilterThreshold": "4000",
     # so that times in files are instants, in Arrow as in Spark
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # where Hadoop has no native library, the default manager forks readlink and chmod twenty times a batch

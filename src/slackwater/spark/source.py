@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,8 +20,19 @@ class StreamSource(Protocol):
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
         """Where the rows of a new batch are, given the batch before."""
 
-    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
-        """The rows with ``__t``, ``__part`` and ``__seq``; None where there are none."""
+    def frame(
+        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+    ) -> DataFrame | None:
+        """The rows with ``__t``, ``__part`` and ``__seq``; None where there are none.
+
+        Of chosen blocks only, where some are given, each row then with its ``__block``.
+        """
+
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
+        """The blocks that a batch can be read by, each with how many rows it has."""
+
+    def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
+        """How many rows a batch has, before it is read; None where the source cannot tell."""
 
     def ended(self, offsets: Offsets) -> bool:
         """Whether no rows come after this batch."""
@@ -41,3 +52,10 @@ class StreamSource(Protocol):
     """Reading its rows again costs less than keeping them: columns of Parquet files on disk."""
     tells_time: bool
     """Its batches say up to when they go, so that silence needs no clock to be understood."""
+
+    @property
+    def identifies_rows(self) -> bool:
+        """Its rows have a partition and a number that are the same whenever they are read."""
+
+    skips: bool
+    """Parts of a batch can be left unread."""

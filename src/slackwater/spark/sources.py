@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ class SparkSource:
     as_fast_as_it_goes = False
     cheap_to_read = False
     tells_time = False
+    skips = False
 
     def __init__(self, session: SparkSession, stream: CreateStream) -> None:
         self._session = session
@@ -122,11 +124,23 @@ class SparkSource:
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
         return {}
 
-    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
+        return []
+
+    def frame(
+        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+    ) -> DataFrame | None:
         # Spark numbers the rows of a batch, not those of a stream
         missing = {"__part": "CAST(spark_partition_id() AS BIGINT)", "__seq": "monotonically_increasing_id()"}
         added = [f"{sql} AS {name}" for name, sql in missing.items() if name not in batch.columns]
         return batch.selectExpr("*", *added) if added else batch
+
+    @property
+    def identifies_rows(self) -> bool:
+        return {"__part", "__seq"} <= set(self._frame.columns)
+
+    def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
+        return kafka_rows(offsets, before)
 
     def ended(self, offsets: Offsets) -> bool:
         return False
@@ -139,6 +153,32 @@ class SparkSource:
 
     def release(self, offsets: Offsets) -> None:
         pass
+
+
+def kafka_rows(offsets: Offsets, before: Offsets | None) -> int | None:
+    """Rows between the offsets of two Kafka batches: {topic: {partition: offset}} as Spark writes them.
+
+    >>> kafka_rows({"spark": ['{"t":{"0":15,"1":7}}']}, {"spark": ['{"t":{"0":10,"1":7}}']})
+    5
+    """
+    if before is None:
+        return None
+    try:
+        ends, begins = ([json.loads(t) for t in _listed(o)] for o in (offsets, before))
+        return sum(
+            int(end) - int(begins[i].get(topic, {}).get(partition, end))
+            for i, source in enumerate(ends)
+            for topic, partitions in source.items()
+            for partition, end in partitions.items()
+        )
+    except (ValueError, TypeError, AttributeError, IndexError):
+        # the offsets of another source
+        return None
+
+
+def _listed(offsets: Offsets) -> list[str]:
+    found = offsets.get("spark")
+    return [str(text) for text in found] if isinstance(found, list) else []
 
 
 def _quoted(text: str) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,7 +28,7 @@ class Segment:
 
 
 class Trace(Protocol):
-    """Rows by event time. Columns: the stream's, ``__t``, ``__part`` and ``__seq``."""
+    """Rows by event time. Columns: the stream's, ``__t``, ``__part``, ``__seq`` and ``__block``."""
 
     start: int
     end: int | None
@@ -39,6 +42,58 @@ class Trace(Protocol):
 
     def forget(self, before: int) -> None:
         """Rows before a time are not asked for again."""
+
+
+def rows_between(trace: Trace, low: int, high: int) -> int:
+    """How many rows a slice of a trace has; those without a time are in the slice that begins it."""
+    if high <= low:
+        return 0
+    total = 0
+    for segment in trace.segments(low, high):
+        times = segment_times(segment.path)
+        total += int(np.searchsorted(times, high) - np.searchsorted(times, low))
+        if low <= trace.start:
+            total += _untimed(segment.path)
+    return total
+
+
+BLOCK = 4096
+"""Rows that are read or skipped together: as many as a page of a segment holds."""
+
+
+def blocks_between(trace: Trace, low: int, high: int) -> list[tuple[int, int]]:
+    """The blocks of a slice of a trace, each with how many rows of the slice it holds."""
+    found: list[tuple[int, int]] = []
+    for segment in trace.segments(low, high):
+        times = segment_times(segment.path)
+        # rows without a time come first in their segment, and are in the slice that begins the trace
+        untimed = _untimed(segment.path)
+        first = 0 if low <= trace.start else untimed + int(np.searchsorted(times, low))
+        last = untimed + int(np.searchsorted(times, high))
+        base = first_block(segment.path)
+        for block in range(first // BLOCK, -(-last // BLOCK)):
+            rows = min(last, (block + 1) * BLOCK) - max(first, block * BLOCK)
+            found.append((base + block, rows))
+    return found
+
+
+@lru_cache(maxsize=512)
+def first_block(path: str) -> int:
+    column = pq.ParquetFile(path).read_row_group(0, columns=["__block"])["__block"]
+    return int(column[0].as_py())
+
+
+@lru_cache(maxsize=512)
+def segment_times(path: str) -> npt.NDArray[np.int64]:
+    """The times of a segment's rows, sorted; rows without one are left out."""
+    times = pq.read_table(path, columns=["__t"])["__t"]
+    known: npt.NDArray[np.int64] = times.drop_null().to_numpy()
+    return known if bool((np.diff(known) >= 0).all()) else np.sort(known)
+
+
+@lru_cache(maxsize=512)
+def _untimed(path: str) -> int:
+    return int(pq.ParquetFile(path).metadata.num_rows) - len(segment_times(path))
 
 
 class RecordedTrace:
@@ -96,10 +151,14 @@ class TrafficTrace:
             times = rows["ts"].cast(pa.int64())
             part = pa.array([index] * rows.num_rows, pa.int64())
             table = rows.drop_columns(["seq"])
-            for name, values in (("__t", times), ("__part", part), ("__seq", rows["seq"])):
+            block = pa.array((index << 32) + np.arange(rows.num_rows, dtype=np.int64) // BLOCK)
+            placed = (("__t", times), ("__part", part), ("__seq", rows["seq"]), ("__block", block))
+            for name, values in placed:
                 table = table.append_column(name, values)
             temporary = file.with_suffix(".tmp")
-            pq.write_table(table, temporary, compression="lz4")
+            pq.write_table(
+                table, temporary, compression="lz4", write_page_index=True, max_rows_per_page=BLOCK
+            )
             temporary.replace(file)
         return Segment(str(file), begin, begin + self.WIDTH - 1, 0)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from slackwater.language.statements import CreateStream
 from slackwater.spark.source import Offsets
-from slackwater.spark.trace import Trace
+from slackwater.spark.trace import Trace, blocks_between, first_block, rows_between
 
 
 class TraceSource:
@@ -17,6 +17,8 @@ class TraceSource:
 
     cheap_to_read = True
     tells_time = True
+    identifies_rows = True
+    skips = True
 
     def __init__(
         self,
@@ -52,7 +54,12 @@ class TraceSource:
             high = min(high, self._trace.end)
         return {"from": low, "to": high}
 
-    def frame(self, session: SparkSession, batch: DataFrame, offsets: Offsets) -> DataFrame | None:
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
+        return blocks_between(self._trace, int(str(offsets["from"])), int(str(offsets["to"])))
+
+    def frame(
+        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+    ) -> DataFrame | None:
         low, high = int(str(offsets["from"])), int(str(offsets["to"]))
         files = [s.path for s in self._trace.segments(low, high)] if high > low else []
         if not files:
@@ -61,12 +68,22 @@ class TraceSource:
         if self._stream.time_expression is not None:
             declared.append(f"`{self._stream.time}` TIMESTAMP")
         schema = ", ".join([*declared, "__t BIGINT", "__part BIGINT", "__seq BIGINT"])
+        if blocks:
+            chosen = {block >> 32 for block in blocks}
+            files = [f for f in files if first_block(f) >> 32 in chosen]
+            schema += ", __block BIGINT"
         rows = session.read.schema(schema).parquet(*files)
+        if blocks:
+            # a set of so many is passed by reference, and pushed down to the pages that hold them
+            rows = rows.where(f"__block IN ({', '.join(f'{b}L' for b in blocks)})")
         # rows without a time are read with the first batch, so that they are counted
         bounds = f"cast(split('{low},{high},{self._trace.start}', ',') as array<bigint>)"
         index = "coalesce(cast(__t & 0 as int), 0)"
         at = f"coalesce(__t, get({bounds}, {index} + 2))"
         return rows.where(f"{at} >= get({bounds}, {index}) AND {at} < get({bounds}, {index} + 1)")
+
+    def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
+        return rows_between(self._trace, int(str(offsets["from"])), int(str(offsets["to"])))
 
     def ended(self, offsets: Offsets) -> bool:
         return self._trace.end is not None and int(str(offsets["to"])) >= self._trace.end

@@ -16,3 +16,5 @@ class Counts:
     """They have no time that could be read."""
     latest: int | None = None
     """The largest event time, in microseconds."""
+    kept: int = 0
+    """Those that passed the root's threshold: all of them where nothing is shed."""

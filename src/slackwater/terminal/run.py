@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -22,7 +23,7 @@ def run_file(
     root: Path,
     seconds: float | None,
     answers: str | None,
-    settings: Mapping[str, int],
+    settings: Mapping[str, Any],
     spark_settings: Mapping[str, str],
     fresh: bool,
     register: Callable[[Session], None],

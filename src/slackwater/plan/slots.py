@@ -1,0 +1,122 @@
+"""Where load can be shed: the paths whose queries tolerate it, each with a threshold of its own.
+
+A *slot* is a path that queries end at (or one member of a signature). All queries of a slot see the same
+rows, so they share its rate: the largest that any of them needs. A slot sheds nothing where one of its
+queries must be exact, or is read by others: an estimate of an estimate has no interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from slackwater.language.contracts import Error
+from slackwater.plan.algebra import algebra
+from slackwater.plan.model import Path, TupleWindow
+from slackwater.plan.scope import digest
+from slackwater.plan.tables import Plan, StepPlan
+
+COUNTERS_AT_MOST = 16
+"""Different rates of one batch: each is counted, so that a kept row weighs arrived over kept."""
+
+Place = tuple[tuple[str, ...], str, int | None]
+"""The operators of a path in a fixed order, and for a member of a signature its table and number."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One threshold: the steps whose rows it decides on."""
+
+    place: Place
+    steps: tuple[str, ...]
+    """Names in lower case."""
+    sheddable: bool
+
+    @cached_property
+    def id(self) -> str:
+        return "s_" + digest(*self.place, length=10)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots of one stream, in a fixed order."""
+
+    all: tuple[Slot, ...] = ()
+
+    @cached_property
+    def sheddable(self) -> tuple[Slot, ...]:
+        return tuple(slot for slot in self.all if slot.sheddable)
+
+    @cached_property
+    def places(self) -> Mapping[Place, Slot]:
+        return {slot.place: slot for slot in self.all}
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Slot]:
+        return {slot.id: slot for slot in self.all}
+
+    @cached_property
+    def by_step(self) -> Mapping[str, Slot]:
+        return {name: slot for slot in self.all for name in slot.steps}
+
+    @cached_property
+    def numbers(self) -> Mapping[str, int]:
+        """By slot that sheds: its number among them."""
+        return {slot.id: number for number, slot in enumerate(self.sheddable)}
+
+    @property
+    def counters(self) -> int:
+        return min(COUNTERS_AT_MOST, len(self.sheddable))
+
+    def at(self, path: Path | None, table: str = "", member: int | None = None) -> Slot | None:
+        """The slot of a path that sheds; None where nothing is shed."""
+        if member is not None:
+            slot = self.places.get(((), table, member))
+        else:
+            slot = self.places.get((operators(path), "", None)) if path is not None else None
+        return slot if slot is not None and slot.sheddable else None
+
+
+def slots_of(plan: Plan, stream: str) -> Slots:
+    """The slots of a stream's own readers; steps that read other steps see only what those deliver."""
+    steps: dict[Place, list[str]] = {}
+    exact: set[Place] = set()
+    for step in plan.steps_on(stream):
+        if step.step.current or not (step.step.aggregates or step.step.published):
+            continue
+        place = place_of(step)
+        steps.setdefault(place, []).append(step.step.name.lower())
+        if not can_shed(plan, step):
+            exact.add(place)
+    return Slots(tuple(Slot(place, tuple(names), place not in exact) for place, names in steps.items()))
+
+
+def operators(path: Path) -> tuple[str, ...]:
+    """What a path is made of, whatever the order it was written in."""
+    return (path.source.lower(), *sorted(k.alias for k in path.lookups), *sorted(path.predicates))
+
+
+def place_of(step: StepPlan) -> Place:
+    """Where a step's rows are decided on."""
+    if step.member is None:
+        return (operators(step.step.path), "", None)
+    assert step.presence is not None
+    return ((), step.presence[0], step.member)
+
+
+def can_shed(plan: Plan, step: StepPlan) -> bool:
+    """Whether a step may be answered from a sample.
+
+    Windows over tuples number every row, and a user's aggregate has no variance that we could know: both
+    are honoured exactly.
+    """
+    contract = plan.catalog.contracts.get(step.step.name.lower())
+    functions = plan.catalog.functions
+    return (
+        step.step.published
+        and isinstance(contract, Error)
+        and not isinstance(step.step.window, TupleWindow)
+        and not plan.steps_on(step.step.name)
+        and all(algebra(call, functions).kind in ("partials", "values") for call in step.step.calls)
+    )

@@ -1,0 +1,215 @@
+"""The closed loop: the model sets the shape of the shedding, feedback sets its level.
+
+Every batch is planned for the size that it has. The fitted costs say what it would take; a batch that fits
+is taken whole. After a batch its time is compared with what was meant, and the capacity that the planner may
+spend is trimmed, so that batches keep to their interval even where the fit is off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from slackwater.plan.operators import counted, operators_of
+from slackwater.plan.slots import COUNTERS_AT_MOST, Slots
+from slackwater.plan.tables import Plan
+from slackwater.planners.level import SplitName
+from slackwater.planners.load import Allocation
+from slackwater.planners.ruling import Ruling
+from slackwater.planners.sampling import Rates, StreamLoad, plan_rates, terms_of, worst_loss
+from slackwater.runtime.shedding import Shed
+from slackwater.runtime.statistician import Statistician
+from slackwater.statistics.costs import Observation, fit_costs, predicted
+from slackwater.statistics.snapshot import StreamStatistics
+
+WARMING = 2
+"""The first batches load classes and compile code: they say nothing of those to come."""
+MEASURED_FIRST = 6
+MEASURED_EVERY = 16
+"""While nothing is shed, only some batches are measured: sums of squares are not free."""
+WATCHFUL = 0.6
+"""From this share of the capacity on every batch is measured, in case the next one is too much."""
+TRIM = (0.25, 1.6)
+SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
+"""Parts of a batch that may be read."""
+ALIKE = 3.0
+"""How much more the blocks of a batch scatter than as many rows from all over it."""
+
+
+@dataclass
+class Governor:
+    """Rules on the batches of all streams of a run, and learns from each.
+
+    ``budget`` gives the seconds that a batch may take, Spark's own part in it left out; ``cores`` how many
+    work at a time. ``split`` is the planner's way to share the loss.
+    """
+
+    budget: Callable[[], float]
+    cores: int
+    split: SplitName = "minimax"
+    margin: float = 0.0
+    multiple: float | None = None
+    """Plan for a capacity of which the work is so many times as much, whatever the machine: experiments."""
+    fitting: bool = True
+    """Whether costs are fitted anew after every batch."""
+    calibrated: bool = True
+    trim: float = 1.0
+    _streams: dict[str, Statistician] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+    _walls: deque[Observation] = field(default_factory=lambda: deque(maxlen=40))
+    _wall: dict[str, float] = field(default_factory=dict)
+    _ruled: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By stream: executor seconds and batch seconds that the last ruling meant to take."""
+    _turns: dict[str, int] = field(default_factory=dict)
+    cheap: dict[str, bool] = field(default_factory=dict)
+    parses: dict[str, bool] = field(default_factory=dict)
+    last: Allocation | None = None
+
+    @property
+    def paced(self) -> bool:
+        return self.multiple is None
+
+    def __post_init__(self) -> None:
+        self._wall = {"batch": 0.15, "executor": 1.0 / self.cores}
+
+    def known(self, stream: str, plan: Plan, slots: Slots) -> Statistician:
+        """What is known of a stream; a changed query set starts from what its streams had."""
+        name = stream.lower()
+        found = self._streams.get(name)
+        if found is None or found.plan is not plan:
+            nodes = operators_of(plan, stream, slots)
+            fresh = Statistician(plan, stream, slots, nodes, counted(nodes), self.parses.get(name, False))
+            if found is not None:
+                fresh.size, fresh.rate = found.size, found.rate
+                fresh.calibration.update({n: v for n, v in found.costs.items() if n in fresh.calibration})
+                fresh.costs = dict(fresh.calibration)
+            self._streams[name] = found = fresh
+        return found
+
+    def capacity(self) -> float:
+        """Executor seconds that one batch may take."""
+        left = self.budget() - self._wall["batch"]
+        return max(0.0, left) / max(self._wall["executor"], 1e-6) * self.trim
+
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
+        """The least level at which the batch keeps to its time."""
+        name = stream.lower()
+        turn = self._turns[name] = self._turns.get(name, -1) + 1
+        known = self.known(stream, plan, slots)
+        load = self._load(known, float(size) if size is not None else known.size)
+        others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
+        whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
+        capacity = self.capacity() if self.multiple is None else self._part(load, whole)
+        watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
+        if whole <= capacity:
+            self._ruled[name] = (whole, 0.0)
+            return Ruling(measured=watchful)
+        found = plan_rates([load, *others], capacity, split=self.split, margin=self.margin)
+        share = 1.0
+        if skips:
+            load, found, share = self._skipping(load, others, capacity, found)
+        self.last = found.allocation
+        rates = {slot.id: found.by_stream[0].get(slot.id, 1.0) for slot in slots.sheddable}
+        thresholds = {i: r for i, r in in_classes(rates, slots.counters).items() if r < 1.0}
+        mine = predicted(load.statistics.costs, terms_of(load, thresholds))
+        self._ruled[name] = (mine, self.budget())
+        suspended = tuple(q.removeprefix("0/") for q in found.allocation.suspended if q.startswith("0/"))
+        return Ruling(thresholds, found.allocation.level, suspended, True, share, self.calibrated)
+
+    def _part(self, load: StreamLoad, whole: float) -> float:
+        """A capacity that the work beyond reading the rows exceeds by the given multiple."""
+        assert self.multiple is not None
+        terms, costs = terms_of(load, {}), load.statistics.costs
+        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in ("pass", "read"))
+        return reading + (whole - reading) / self.multiple
+
+    def _skipping(
+        self, load: StreamLoad, others: list[StreamLoad], capacity: float, whole: Rates
+    ) -> tuple[StreamLoad, Rates, float]:
+        """Read only a part of the batch where that leaves less loss: reading itself cannot be shed.
+
+        Blocks hold rows that came together and are alike, so a part of the batch says less than as many rows
+        from all over it.
+        """
+        terms = terms_of(load, {})
+        costs = load.statistics.costs
+        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in ("pass", "read"))
+        best = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
+        if reading < 0.4 * capacity and not whole.allocation.suspended:
+            return best[1:]
+        for share in SHARES:
+            part = replace(load, share=share)
+            found = plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
+            loss = worst_loss(part, found.by_stream[0], ALIKE)
+            if loss < best[0]:
+                best = (loss, part, found, share)
+        return best[1:]
+
+    def _load(self, known: Statistician, size: float) -> StreamLoad:
+        cheap = self.cheap.get(known.stream.lower(), True)
+        return StreamLoad(known.plan, known.nodes, known.slots, known.snapshot(), size, cheap)
+
+    def learn(
+        self,
+        stream: str,
+        shed: Shed | None,
+        arrived: int,
+        event_seconds: float,
+        times: Mapping[str, float],
+        wall: float,
+    ) -> None:
+        """Take note of how a batch went: executor seconds by table, and how long it took in all."""
+        name = stream.lower()
+        known = self._streams.get(name)
+        if known is None:
+            return
+        known.arrived(arrived, event_seconds)
+        if shed is None or self._turns.get(name, 0) < WARMING:
+            return
+        known.count(shed)
+        load = self._load(known, float(arrived))
+        for table, seconds in times.items():
+            terms = terms_of(load, shed.rates, table)
+            if terms:
+                known.observe(table, terms, seconds)
+        if self.fitting:
+            known.fit()
+            if known.batches == 3:
+                known.calibrate()
+        spent = sum(times.values())
+        self._walls.append(Observation(known.batches, {"batch": 1.0, "executor": spent}, wall))
+        base = {"batch": 0.12, "executor": 1.0 / self.cores}
+        self._wall = fit_costs(list(self._walls), base, ridge=0.02)
+        meant = self._ruled.get(name, (0.0, 0.0))[1]
+        if shed.rates and meant > 0:
+            # half way towards what would have been right, and no more than a third at a time
+            step = min(1.15, max(0.67, (meant / max(wall, 1e-6)) ** 0.5))
+            self.trim = min(TRIM[1], max(TRIM[0], self.trim * step))
+        elif not shed.rates:
+            self.trim += 0.2 * (1.0 - self.trim)
+
+    def snapshot(self) -> tuple[StreamStatistics, ...]:
+        """What is known of all streams."""
+        return tuple(s.snapshot() for s in self._streams.values())
+
+
+def in_classes(rates: Mapping[str, float], classes: int = COUNTERS_AT_MOST) -> dict[str, float]:
+    """Rates made at most so many different ones, each raised to the largest of its class.
+
+    >>> in_classes({"a": 0.1, "b": 0.11, "c": 0.5}, 2)
+    {'a': 0.11, 'b': 0.11, 'c': 0.5}
+    """
+    distinct = sorted(set(rates.values()))
+    if len(distinct) <= classes:
+        return dict(rates)
+    gaps = sorted(
+        range(1, len(distinct)), key=lambda i: distinct[i - 1] / distinct[i] if distinct[i] else 1.0
+    )
+    cuts = [*sorted(gaps[: classes - 1]), len(distinct)]
+    upper: dict[float, float] = {}
+    first = 0
+    for cut in cuts:
+        upper.update(dict.fromkeys(distinct[first:cut], distinct[cut - 1]))
+        first = cut
+    return {slot: upper[rate] for slot, rate in rates.items()}

@@ -1,0 +1,198 @@
+"""A decision's thresholds at work in one batch: the numbers that statements test, and what came through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.plan.slots import Slot, Slots
+from slackwater.plan.tables import Plan
+from slackwater.planners.decision import Decision
+from slackwater.runtime.samples import BATCH_SCHEMA
+from slackwater.spark.statement import WHOLE, companions
+
+COUNTING = ("__arrived", "__readable", "__latest", "__earliest", "__kept_", "__node_", "__late")
+"""How the columns begin that count a batch and are no partials."""
+
+
+UNTOLD = 1_000_000
+"""How much larger a batch is made for weights that its counts have no say in."""
+
+
+def threshold(rate: float) -> int:
+    """The largest number ``__u`` that a rate keeps, plus one.
+
+    >>> threshold(1.0) == WHOLE, threshold(0.5) * 2 == WHOLE, threshold(0.0)
+    (True, True, 0)
+    """
+    return min(WHOLE, max(0, round(rate * WHOLE)))
+
+
+@dataclass
+class Shed:
+    """What is kept of one batch. ``arrived`` and the counts come from the first pass over it."""
+
+    plan: Plan
+    slots: Slots
+    decision: Decision
+    size: int | None = None
+    """Rows that arrived, where the source knows; otherwise Spark's count of rows read."""
+    arrived: int = 0
+    passed: int = 0
+    """Rows below the largest threshold: those that the passes see."""
+    kept: dict[int, np.ndarray] = field(default_factory=dict)
+    """By block (-1: there are none): rows below each of the counted thresholds."""
+    nodes: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """Rows of each counted operator, among those that passed the root."""
+    partials: dict[str, pa.Table] = field(default_factory=dict)
+    """By table: what the passes brought, with the moments beside it."""
+    earliest: int | None = None
+    """The least time among the rows kept."""
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        return self.decision.thresholds
+
+    def rate(self, slot: Slot) -> float:
+        return self.rates.get(slot.id, 1.0)
+
+    def samples(self, slot: Slot) -> bool:
+        """Whether a slot sees only a part of the batch."""
+        return self.rate(slot) < 1.0 or bool(self.decision.blocks)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether any slot does."""
+        return bool(self.rates) or bool(self.decision.blocks)
+
+    @property
+    def root(self) -> float:
+        """The largest rate of all: what the batch itself is cut to before anything is parsed."""
+        return max((self.rate(slot) for slot in self.slots.all), default=1.0)
+
+    @property
+    def distinct(self) -> list[float]:
+        """The rates that are counted, rising."""
+        return sorted({self.rate(slot) for slot in self.slots.sheddable})
+
+    def parameters(self, since: int, first: int) -> tuple[int, ...]:
+        """The numbers of the batch, in the order that statements look for them."""
+        counted = [threshold(rate) for rate in self.distinct]
+        counted += [WHOLE] * (self.slots.counters - len(counted))
+        own = [threshold(self.rate(slot)) for slot in self.slots.sheddable]
+        return (since, first, WHOLE, *counted, *own)
+
+    def count(self, rows: pa.Table, read: int | None) -> None:
+        """Take note of what the counting pass saw; ``read`` is how many rows Spark got from the source."""
+        blocks = rows["block"].to_numpy() if "block" in rows.column_names else np.full(rows.num_rows, -1)
+        kept = [rows[f"__kept_{i}"].to_numpy() for i in range(self.slots.counters)]
+        table = np.array(kept).reshape(len(kept), rows.num_rows)
+        for block in np.unique(blocks):
+            self.kept[int(block)] = table[:, blocks == block].sum(axis=1)
+        self.passed = passed = int(pc.sum(rows["__arrived"]).as_py() or 0)
+        names = sorted((n for n in rows.column_names if n.startswith("__node_")), key=lambda n: int(n[7:]))
+        self.nodes = np.array([pc.sum(rows[n]).as_py() or 0 for n in names], dtype=float)
+        self.earliest = pc.min(rows["__earliest"]).as_py()
+        if self.size is not None:
+            self.arrived = self.size
+        elif self.root >= 1.0 or read is None:
+            self.arrived = passed
+        else:
+            self.arrived = read
+
+    def kept_of(self, slot: Slot) -> int:
+        """Rows of the batch below a slot's threshold, in all blocks."""
+        index = self.distinct.index(self.rate(slot))
+        return int(sum(counts[index] for counts in self.kept.values()))
+
+    def batches(self, step: int, low: int, high: int, share: float = 1.0) -> pa.Table:
+        """What the log keeps of the batch for every slot that was sampled."""
+        rates = self.distinct
+        sampled = [slot for slot in self.slots.sheddable if self.samples(slot)]
+        found = self.kept or {-1: np.zeros(len(rates), dtype=np.int64)}
+        arrived, kept = self.arrived, {b: counts.tolist() for b, counts in found.items()}
+        if not self.decision.calibrated:
+            # as of a batch so large that the number kept tells nothing: a row weighs one over its rate
+            arrived *= UNTOLD
+            kept = {b: [round(arrived * share * r / len(kept)) for r in rates] for b in kept}
+        rows = [
+            (step, slot.id, block, arrived, int(counts[rates.index(rate)]), rate, share, low, high)
+            for slot in sampled
+            for rate in [self.rate(slot)]
+            for block, counts in kept.items()
+        ]
+        columns = zip(*rows, strict=True)
+        return pa.table(
+            {n: pa.array(c, t) for (n, t), c in zip(_named(BATCH_SCHEMA), columns, strict=True)},
+            schema=BATCH_SCHEMA,
+        )
+
+    def draws(self, table_id: str) -> bool:
+        """Whether some of a table's partials are of a sample."""
+        table = self.plan.tables[table_id]
+        if table.signature is not None:
+            return any(s.place[1] == table_id and self.samples(s) for s in self.slots.sheddable)
+        paths = [c.path or table.path for c in self.plan.columns[table_id]]
+        found = [self.slots.at(path) for path in paths]
+        return any(slot is not None and self.samples(slot) for slot in found)
+
+    def note(self, table_id: str, rows: pa.Table, extremes: dict[str, tuple[float, float]]) -> None:
+        """Keep a batch's partials for the statistics, and widen what is known of their values."""
+        self.partials[table_id] = rows
+        for column in self.plan.columns[table_id]:
+            if f"{column.id}_l" not in rows.column_names:
+                continue
+            low, high = pc.min(rows[f"{column.id}_l"]).as_py(), pc.max(rows[f"{column.id}_h"]).as_py()
+            if low is not None and high is not None and math.isfinite(low) and math.isfinite(high):
+                known = extremes.get(column.id, (low, high))
+                extremes[column.id] = (min(low, known[0]), max(high, known[1]))
+
+    def members(self, table_id: str) -> list[int]:
+        """The members of a signature that see only a part of the batch."""
+        return sorted(
+            slot.place[2]
+            for slot in self.slots.sheddable
+            if slot.place[1] == table_id and slot.place[2] is not None and self.samples(slot)
+        )
+
+    def columns(self, table_id: str) -> tuple[list[str], list[str]]:
+        """The partials of a table that are exact, and those of a sample with what stands beside them."""
+        table = self.plan.tables[table_id]
+        exact, sampled = [], []
+        for column in self.plan.columns[table_id]:
+            slot = self.slots.at(column.path or table.path)
+            if slot is not None and self.samples(slot):
+                sampled += [column.id, *companions(column)]
+            else:
+                exact.append(column.id)
+        return exact, sampled
+
+    def split(self, table_id: str, rows: pa.Table, step: int) -> tuple[pa.Table | None, pa.Table | None]:
+        """A batch's partials of a table: those that are exact, and those that are of a sample."""
+        rows = rows.drop_columns([n for n in rows.column_names if n.startswith(COUNTING)])
+        rows = rows.filter(pc.is_valid(rows["pane"]))
+        there = rows.column_names
+        keys = [n for n in there if n in ("pane", "q") or (n[0] in "kv" and n[1:].isdigit())]
+        block = [n for n in ("block",) if n in there]
+        if self.plan.tables[table_id].signature is not None:
+            ids = [c.id for c in self.plan.columns[table_id]]
+            drawn = pc.is_in(rows["q"], pa.array(self.members(table_id), pa.int64()))
+            return rows.filter(pc.invert(drawn)).select([*keys, *ids]), _stamped(rows.filter(drawn), step)
+        exact, sampled = ([n for n in names if n in there] for names in self.columns(table_id))
+        whole = rows.select([*keys, *exact]) if exact or not sampled else None
+        return whole, _stamped(rows.select([*keys, *block, *sampled]), step) if sampled else None
+
+
+def _stamped(rows: pa.Table, step: int) -> pa.Table:
+    if "block" not in rows.column_names:
+        rows = rows.append_column("block", pa.array(np.full(rows.num_rows, -1, dtype=np.int64)))
+    return rows.append_column("batch", pa.array(np.full(rows.num_rows, step, dtype=np.int64)))
+
+
+def _named(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(f.name, f.type) for f in schema]

@@ -1,0 +1,165 @@
+"""The statistics manager: after every measured batch, what is known of its stream is brought up to date.
+
+Counts and sums decay, so that what is old is forgotten; times are fitted anew over the last batches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.plan.algebra import algebra
+from slackwater.plan.operators import OperatorNode
+from slackwater.plan.slots import Slot, Slots
+from slackwater.plan.tables import Plan, StepPlan
+from slackwater.runtime.shedding import Shed
+from slackwater.statistics.costs import REMEMBERED, Costs, Observation, fit_costs
+from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
+
+DECAY = 0.7
+"""What is left of a batch's counts in the next one's."""
+
+DEFAULTS: dict[str, float] = {"pass": 0.01, "read": 3e-8, "row": 6e-8, "test": 6e-9}
+"""Seconds before anything has been measured; a payload that has to be parsed takes longer."""
+PARSED_ROW = 1.5e-6
+PYTHON_ROW = 2e-6
+
+
+@dataclass
+class _Sums:
+    """Decayed: rows seen, of how many, and the moments of what is summed."""
+
+    rows: float = 0.0
+    of: float = 0.0
+    values: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
+    least_group: float | None = None
+    groups: int = 1
+
+    def decay(self) -> None:
+        for name in ("rows", "of", "values", "total", "squares"):
+            setattr(self, name, getattr(self, name) * DECAY)
+
+
+@dataclass
+class Statistician:
+    """What is known of one stream under one version of the query set."""
+
+    plan: Plan
+    stream: str
+    slots: Slots
+    nodes: tuple[OperatorNode, ...]
+    counted: tuple[int, ...]
+    parses: bool = False
+    batches: int = 0
+    size: float = 0.0
+    rate: float = 0.0
+    _passed: dict[int, tuple[float, float]] = field(default_factory=dict)
+    _sums: dict[str, _Sums] = field(default_factory=dict)
+    _observed: deque[Observation] = field(default_factory=deque)
+    calibration: dict[str, float] = field(default_factory=dict)
+    costs: Costs = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.calibration = dict(DEFAULTS)
+        if self.parses:
+            self.calibration["row"] = PARSED_ROW
+        for slot in self.slots.all:
+            self.calibration[f"python {slot.id}"] = PYTHON_ROW
+        self.costs = dict(self.calibration)
+
+    def arrived(self, rows: int, seconds: float) -> None:
+        """Take note of a batch that held so many rows over so long a stretch of event time."""
+        self.size = float(rows)
+        if seconds > 0:
+            present = rows / seconds
+            self.rate = present if self.rate == 0 else DECAY * self.rate + (1 - DECAY) * present
+
+    def count(self, shed: Shed) -> None:
+        """Learn from a measured batch how many rows get how far, and what their values are like."""
+        self.batches += 1
+        root = shed.passed
+        for place, rows in zip(self.counted, shed.nodes, strict=False):
+            old = self._passed.get(place, (0.0, 0.0))
+            self._passed[place] = (old[0] * DECAY + float(rows), old[1] * DECAY + root)
+        for slot in self.slots.all:
+            kept = shed.kept_of(slot) if slot.sheddable else shed.passed
+            for name in slot.steps:
+                plan = self.plan.steps[name]
+                if plan.presence is None:
+                    continue
+                partials = shed.partials.get(plan.presence[0])
+                if partials is not None:
+                    self._query(name, plan, slot, partials, kept)
+
+    def _query(self, name: str, plan: StepPlan, slot: Slot, rows: pa.Table, kept: int) -> None:
+        assert plan.presence is not None
+        sums = self._sums.setdefault(name, _Sums())
+        sums.decay()
+        if slot.place[2] is not None:
+            rows = rows.filter(pc.equal(rows["q"], slot.place[2]))
+        presence = rows[plan.presence[1]].fill_null(0).to_numpy()
+        sums.rows += float(presence.sum())
+        sums.of += kept
+        keys = [n for n in rows.column_names if n.startswith("k") and n[1:].isdigit()]
+        if keys and len(presence):
+            of_group = (
+                rows.append_column("__n", pa.array(presence)).group_by(keys).aggregate([("__n", "sum")])
+            )
+            counts = of_group["__n_sum"].to_numpy()
+            counts = counts[counts > 0]
+            if len(counts) and kept:
+                least = float(counts.min()) / kept
+                old = sums.least_group
+                sums.least_group = least if old is None else DECAY * old + (1 - DECAY) * least
+                sums.groups = len(counts)
+        for call, where in zip(plan.step.calls, plan.calls, strict=True):
+            final = algebra(call, self.plan.catalog.functions).final
+            if final in ("total", "average") and where.table == plan.presence[0]:
+                column = where.columns["total"]
+                if f"{column}_q" not in rows.column_names:
+                    continue
+                sums.values += _sum(rows[f"{column}_n"])
+                sums.total += _sum(rows[column])
+                sums.squares += _sum(rows[f"{column}_q"])
+
+    def observe(self, table: str, terms: Mapping[str, float], seconds: float) -> None:
+        """Take note of what the passes over one table had to do and how long they took."""
+        self._observed.append(Observation(self.batches, dict(terms), seconds))
+
+    def fit(self) -> None:
+        """Fit the costs to what has been observed lately."""
+        while self._observed and self._observed[0].batch < self.batches - REMEMBERED:
+            self._observed.popleft()
+        self.costs = fit_costs(list(self._observed), self.calibration)
+
+    def calibrate(self) -> None:
+        """Make what has been fitted so far the values that later fits are drawn to."""
+        self.calibration = dict(fit_costs(list(self._observed), self.calibration, ridge=0.005))
+        self.calibration = {n: max(v, 1e-12) for n, v in self.calibration.items()}
+
+    def snapshot(self) -> StreamStatistics:
+        queries = {}
+        for name, sums in self._sums.items():
+            share = sums.rows / sums.of if sums.of else 0.1
+            if sums.least_group is not None:
+                share = sums.least_group
+            second = 1.0
+            if sums.total and sums.values:
+                second = max(1.0, sums.squares * sums.values / sums.total**2)
+            queries[name] = QueryStatistics(max(share, 1e-9), second, sums.groups)
+        passed = {place: rows / of for place, (rows, of) in self._passed.items() if of}
+        return StreamStatistics(
+            self.stream, self.batches, self.size, self.rate, passed, queries, dict(self.costs)
+        )
+
+
+def _sum(column: pa.ChunkedArray) -> float:
+    values = pc.cast(column, pa.float64(), safe=False).fill_null(0.0).to_numpy()
+    return float(np.nan_to_num(values).sum())

@@ -1,0 +1,94 @@
+"""Dropping rows before they are parsed, and measuring what a batch cost: Spark's part of load shedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.spark.statement import WHOLE
+
+
+def shed_frame(frame: DataFrame, salt: int, threshold: int) -> DataFrame:
+    """The rows of a batch whose ``__u`` lies below the root's threshold, with that number.
+
+    ``__u`` is a hash of what identifies the row: a replay draws the same sample, and equal rows are not
+    dropped together. Nothing of the row's content is looked at, so Catalyst pushes the test below the parse.
+    """
+    numbers = f"cast(split('{salt},{threshold}', ',') as array<bigint>)"
+    index = "coalesce(cast(__seq & 0 as int), 0)"
+    number = f"shiftrightunsigned(xxhash64(__part, __seq, get({numbers}, {index})), 11)"
+    hashed = frame.selectExpr("*", f"{number} AS __u")
+    return hashed if threshold >= WHOLE else hashed.where(f"__u < get({numbers}, {index} + 1)")
+
+
+def rows_read(frame: DataFrame) -> int | None:
+    """How many rows a finished statement got from its source; None where there is no telling.
+
+    Tables that are looked up come by broadcast, and are passed over.
+    """
+    counts = list(_leaves(frame._jdf.queryExecution().executedPlan()))
+    return counts[0] if len(counts) == 1 else None
+
+
+def _leaves(node: Any) -> Iterator[int]:
+    name = str(node.nodeName())
+    if name == "BroadcastExchange":
+        return
+    if name == "InMemoryTableScan":
+        yield from _leaves(node.relation().cachedPlan())
+        return
+    children = node.children()
+    if children.size() == 0:
+        counted = node.metrics().get("numOutputRows")
+        if counted.isDefined():
+            yield int(counted.get().value())
+        return
+    for index in range(children.size()):
+        yield from _leaves(children.apply(index))
+
+
+class Meter:
+    """Seconds of executor time that named pieces of work took, by Spark's own count."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+        self._names: dict[str, bool] = {}
+        self._turn = 0
+
+    @contextmanager
+    def measuring(self, name: str, *, python: bool = False) -> Iterator[None]:
+        """Have the jobs that are started meanwhile counted under a name.
+
+        ``python``: a Python function works for them, whose time the JVM's processor clock does not see; the
+        time that tasks ran stands for it.
+        """
+        tag = f"slackwater-{id(self)}-{self._turn}-{name}"
+        self._names[name] = python
+        self._context.addJobTag(tag)
+        try:
+            yield
+        finally:
+            self._context.removeJobTag(tag)
+
+    def read(self) -> dict[str, float]:
+        """What has been measured since the last reading, by name."""
+        context: Any = self._context._jsc.sc()
+        # Spark counts behind our back: the numbers are there when its events have been worked off
+        context.listenerBus().waitUntilEmpty()
+        store, tracker = context.statusStore(), context.statusTracker()
+        found: dict[str, float] = {}
+        for name, python in self._names.items():
+            nanos = 0
+            jobs = tracker.getJobIdsForTag(f"slackwater-{id(self)}-{self._turn}-{name}")
+            for job in map(tracker.getJobInfo, jobs):
+                for stage in job.get().stageIds() if job.isDefined() else ():
+                    data = store.lastStageAttempt(stage)
+                    ran = data.executorRunTime() * 1_000_000
+                    nanos += ran if python else data.executorCpuTime()
+            found[name] = nanos / 1e9
+        self._names.clear()
+        self._turn += 1
+        return found

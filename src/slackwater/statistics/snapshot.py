@@ -1,0 +1,68 @@
+"""What is known of a stream at one moment, as the planner and `explain --live` see it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slackwater.statistics.costs import Costs
+
+
+@dataclass(frozen=True)
+class QueryStatistics:
+    """What a query's values are like: decayed sums over the rows that reached it, per row that arrived."""
+
+    share: float
+    """Rows of the query (of its worst group) for each row that arrives."""
+    second: float = 1.0
+    """Mean square over squared mean of what is summed: (σ² + μ²)/μ²; 1 for a count."""
+    groups: int = 1
+
+    def spread(self, final: str, window_rows: float) -> float:
+        """r: the relative variance of the calibrated estimate at rate P is r·(1 − P)/P.
+
+        ``window_rows`` are the rows that arrive in a window. DESIGN 3.3: (κ − s)/(s·N), for a count with
+        κ = 1; an average is a ratio, and what does not vary in it adds nothing.
+
+        >>> QueryStatistics(0.9).spread("n", 100), round(QueryStatistics(0.5, 2.0).spread("total", 100), 3)
+        (0.001111111111111111, 0.03)
+        """
+        rows = max(self.share * window_rows, 1e-9)
+        if final == "n":
+            return max(1.0 - self.share, 1e-6) / rows
+        if final == "total":
+            return max(self.second - self.share, 1e-6) / rows
+        if final == "average":
+            return max(self.second - 1.0, 1e-6) / rows
+        if final == "percentile":
+            # π/2: what a median loses against a mean where values are about normal
+            return max(math.pi / 2 * (self.second - 1.0), 1e-6) / rows
+        # a variance scatters with the fourth moment, of which three times the square is a normal one's
+        return 2.0 / rows
+
+    def constant(self, window_rows: float, confidence: float) -> float:
+        """C of Proposition 3.1: sqrt((σ² + μ²)/(2Nμ²) · ln(2/δ)).
+
+        >>> round(QueryStatistics(1.0).constant(10_000, 0.99), 4)
+        0.0163
+        """
+        rows = max(self.share * window_rows, 1e-9)
+        return math.sqrt(self.second / (2 * rows) * math.log(2 / (1 - confidence)))
+
+
+@dataclass(frozen=True)
+class StreamStatistics:
+    """One stream after some batches."""
+
+    stream: str
+    batches: int = 0
+    """Measured so far."""
+    size: float = 0.0
+    """Rows of the last batch."""
+    rate: float = 0.0
+    """Rows for each second of event time."""
+    passed: Mapping[int, float] = field(default_factory=dict)
+    """By operator: rows that leave it, for each row that arrives."""
+    queries: Mapping[str, QueryStatistics] = field(default_factory=dict)
+    costs: Costs = field(default_factory=dict)
