@@ -55,7 +55,7 @@ class Ruler(Protocol):
 
     @property
     def paced(self) -> bool:
-        """It keeps batches to an interval, and has no say where they follow each other as fast as they can."""
+        """It keeps batches to an interval; where they follow each other at once it has no say."""
 
     def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
         """The ruling for the next batch of a stream; ``size`` is how many rows it has, where that is known.
@@ -82,8 +82,6 @@ class FixedRates:
     def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
         """Rates as given; the queries of a slot share the largest."""
         rates = {slot.id: max(self.rates.get(name, 1.0) for name in slot.steps) for slot in slots.sheddable}
-        return Ruling(
-            {slot: rate for slot, rate in rates.items() if rate < 1.0},
-            1.0,
-            share=self.share if skips else 1.0,
-        )
+        below = {slot: rate for slot, rate in rates.items() if rate < 1.0}
+        share = self.share if skips else 1.0
+        return Ruling(below, 1.0, share=share, calibrated=self.calibrated)

@@ -30,9 +30,14 @@ MEASURED_EVERY = 16
 """While nothing is shed, only some batches are measured: sums of squares are not free."""
 WATCHFUL = 0.6
 """From this share of the capacity on every batch is measured, in case the next one is too much."""
-TRIM = (0.25, 1.6)
-SHARES = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01)
-"""Parts of a batch that may be read."""
+CALIBRATED_AFTER = (3, 8, 20)
+"""Batches after which the fitted costs become those that later fits are drawn to: code is still being compiled."""
+SETTLED = 4
+"""Batches before feedback sets in: the first ones are slow for reasons that pass."""
+TRIM = (0.4, 1.4)
+GAIN = 0.35
+SHARES = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.007)
+"""Parts of a batch that may be read; from one batch to the next it changes by less."""
 ALIKE = 3.0
 """How much more the blocks of a batch scatter than as many rows from all over it."""
 
@@ -62,6 +67,8 @@ class Governor:
     _ruled: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By stream: executor seconds and batch seconds that the last ruling meant to take."""
     _turns: dict[str, int] = field(default_factory=dict)
+    _shares: dict[str, float] = field(default_factory=dict)
+    """By stream: how much of its batches is read, where that is not all."""
     cheap: dict[str, bool] = field(default_factory=dict)
     parses: dict[str, bool] = field(default_factory=dict)
     last: Allocation | None = None
@@ -137,13 +144,17 @@ class Governor:
         reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in ("pass", "read"))
         best = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
         if reading < 0.4 * capacity and not whole.allocation.suspended:
+            self._shares.pop(load.statistics.stream, None)
             return best[1:]
-        for share in SHARES:
+        before = self._shares.get(load.statistics.stream, 1.0)
+        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, 1.0, 1.4))
+        for share in SHARES if before >= 1.0 else near:
             part = replace(load, share=share)
             found = plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
             loss = worst_loss(part, found.by_stream[0], ALIKE)
             if loss < best[0]:
                 best = (loss, part, found, share)
+        self._shares[load.statistics.stream] = best[3]
         return best[1:]
 
     def _load(self, known: Statistician, size: float) -> StreamLoad:
@@ -168,23 +179,23 @@ class Governor:
         if shed is None or self._turns.get(name, 0) < WARMING:
             return
         known.count(shed)
-        load = self._load(known, float(arrived))
+        load = replace(self._load(known, float(arrived)), share=shed.share)
         for table, seconds in times.items():
             terms = terms_of(load, shed.rates, table)
             if terms:
                 known.observe(table, terms, seconds)
         if self.fitting:
             known.fit()
-            if known.batches == 3:
+            if known.batches in CALIBRATED_AFTER:
                 known.calibrate()
         spent = sum(times.values())
         self._walls.append(Observation(known.batches, {"batch": 1.0, "executor": spent}, wall))
         base = {"batch": 0.12, "executor": 1.0 / self.cores}
         self._wall = fit_costs(list(self._walls), base, ridge=0.02)
         meant = self._ruled.get(name, (0.0, 0.0))[1]
-        if shed.rates and meant > 0:
-            # half way towards what would have been right, and no more than a third at a time
-            step = min(1.15, max(0.67, (meant / max(wall, 1e-6)) ** 0.5))
+        if known.batches >= SETTLED and shed.rates and meant > 0:
+            # a part of the way towards what would have been right: the fit goes the rest
+            step = min(1.1, max(0.75, (meant / max(wall, 1e-6)) ** GAIN))
             self.trim = min(TRIM[1], max(TRIM[0], self.trim * step))
         elif not shed.rates:
             self.trim += 0.2 * (1.0 - self.trim)

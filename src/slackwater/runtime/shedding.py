@@ -58,6 +58,11 @@ class Shed:
     def rates(self) -> Mapping[str, float]:
         return self.decision.thresholds
 
+    @property
+    def share(self) -> float:
+        """How much of the batch is read."""
+        return self.decision.share
+
     def rate(self, slot: Slot) -> float:
         return self.rates.get(slot.id, 1.0)
 
