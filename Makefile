@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs
+.PHONY: help setup demo test check bench reproduce docs
 ARGS ?=
 BIN := .venv/bin
 # the Java which setup found or installed, where JAVA_HOME alone would not do
 JAVA = JAVA_HOME="$$(cat .venv/java_home 2>/dev/null || printf %s "$$JAVA_HOME")"
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make or update the environment in .venv (quick when there is nothing to do)
 	@scripts/setup.sh
@@ -29,5 +29,12 @@ bench: setup ## Run the benchmarks, results into docs/results
 	$(JAVA) $(BIN)/slackwater bench queries --json docs/results/queries.json
 	$(JAVA) $(BIN)/slackwater bench recovery --json docs/results/recovery.json
 
+reproduce: setup ## Run the papers' experiments again, results into docs/results
+	@mkdir -p docs/results
+	$(JAVA) $(BIN)/slackwater reproduce sampling-load --json docs/results/sampling-load.json
+	$(JAVA) $(BIN)/slackwater reproduce sampling-time --json docs/results/sampling-time.json
+	$(JAVA) $(BIN)/slackwater reproduce sampling-burst --json docs/results/sampling-burst.json
+
 docs: setup ## Draw the figures of the documentation again from the results
 	$(JAVA) $(BIN)/python -m slackwater.benchmarks.figures
+	$(JAVA) $(BIN)/python -m slackwater.experiments.page

@@ -41,7 +41,9 @@ class Machine:
     noise: float = 0.05
     bend: float = 1.0
     """Above 1, a batch takes more than in proportion: what no fit of ours can know."""
-    costs: dict[str, float] = field(default_factory=lambda: {"pass": 0.02, "read": 8e-8, "row": 2e-7, "test": 2e-8})
+    costs: dict[str, float] = field(
+        default_factory=lambda: {"pass": 0.02, "read": 8e-8, "row": 2e-7, "test": 2e-8}
+    )
     python: float = 3e-6
     fixed: float = 0.12
 
@@ -221,7 +223,9 @@ def test_rows_that_reach_a_python_function_are_those_that_pass_what_is_before_it
     assert python_share(load, machine.slots.by_step["rare"].id) == 0.0
 
 
-@pytest.mark.parametrize("change", [lambda m: setattr(m, "python", m.python * 3), lambda m: setattr(m, "fixed", 0.3)])
+@pytest.mark.parametrize(
+    "change", [lambda m: setattr(m, "python", m.python * 3), lambda m: setattr(m, "fixed", 0.3)]
+)
 def test_a_machine_that_turns_slower_is_followed(change: Callable[[Machine], None]):
     machine = Machine()
     fits = rows_for(machine, machine.budget)

@@ -13,6 +13,7 @@ import pytest
 from agreement import differences, identity
 from kafka_broker import KafkaBroker, kafka_broker
 from slackwater.errors import SourceError
+from slackwater.planners.ruling import FixedRates
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Session, Settings
@@ -116,3 +117,44 @@ def test_what_kafka_is_not_told_is_asked_for(spark: Any, tmp_path: Path, kafka_b
     with pytest.raises(SourceError, match=r"kafka\.bootstrap\.servers"):
         session.start()
     assert not list((tmp_path / "state" / "versions").iterdir())
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_a_topic_is_sampled_by_its_offsets_and_read_in_part(
+    spark: Any, tmp_path: Path, kafka_broker: KafkaBroker, share: float
+) -> None:
+    topic = kafka_broker.create_topic(f"sampled-{share:g}", PARTITIONS)
+    stream = script(kafka_broker, topic).split("\n")[0]
+    sql = stream + (
+        "CREATE QUERY part AS SELECT COUNT(*) AS n, SUM(size) AS s FROM p WHERE host <> 'd' "
+        "GROUP BY window(ts, '100 seconds') WITH ERROR 5%;"
+    )
+    rows = [
+        {"ts": EPOCH + timedelta(milliseconds=50 * i), "host": "abcd"[i % 4], "size": (37 * i) % 501}
+        for i in range(4200)
+    ]
+    kept: list[Answer] = []
+    session = Session(
+        spark, tmp_path / "state", Settings(trigger_ms=100), ruler=FixedRates({"part": 0.5}, share)
+    )
+    session.sql(sql)
+    produce(spark, kafka_broker, topic, as_json(rows[:2100]))
+    session.start(ListSink(kept))
+    try:
+        until(lambda: session.engine.state.streams["p"].arrived >= 2100, session)
+        produce(spark, kafka_broker, topic, as_json(rows[2100:]))
+        until(lambda: session.engine.state.streams["p"].arrived >= 4200, session)
+    finally:
+        session.stop()
+    assert session.engine.state.streams["p"].arrived == 4200
+    assert [a.window_start for a in kept if a.column == "n"] == [EPOCH, EPOCH + timedelta(seconds=100)]
+    for answer in kept:
+        assert answer.how == "sampled"
+        inside = [r for r in rows if answer.window_start <= r["ts"] < answer.window_end and r["host"] != "d"]
+        truth = len(inside) if answer.column == "n" else sum(r["size"] for r in inside)
+        assert answer.low <= truth <= answer.high
+        assert answer.value == pytest.approx(truth, rel=0.15)
+    # the first batch has no offsets before it, and is read whole
+    first, second = (a.rate for a in kept if a.column == "n")
+    assert first == pytest.approx(0.5, abs=0.05)
+    assert second == pytest.approx(0.5 * share, abs=0.08)

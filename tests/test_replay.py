@@ -17,7 +17,8 @@ from agreement import differences
 from slackwater.errors import SourceError
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.clocks import Clocks
-from slackwater.runtime.session import Settings
+from slackwater.runtime.session import Session, Settings
+from slackwater.runtime.testing import ListSink
 from slackwater.spark.landing import land
 from slackwater.spark.trace import RecordedTrace, Segment, TrafficTrace
 from slackwater.spark.trace_source import TraceSource
@@ -218,3 +219,30 @@ def test_traffic_forgets_what_was_read_and_makes_it_again_alike(tmp_path: Path) 
     assert sorted(int(f.stem) for f in tmp_path.glob("*.parquet")) == [5, 6, 7]
     assert pq.read_table(trace.segments(trace.start, trace.start + 1)[0].path).equals(before)
     assert trace.end is None
+
+
+def test_a_trace_can_be_handed_on_as_json_that_every_batch_parses(spark, tmp_path):
+    rows = pa.table(
+        {
+            "ts": pa.array(
+                [1_700_000_000_000_000 + i * 250_000 for i in range(80)], pa.timestamp("us", "UTC")
+            ),
+            "host": pa.array(["it's", 'a "b"'][i % 2] for i in range(80)),
+            "size": pa.array([i if i % 7 else None for i in range(80)], pa.int32()),
+        }
+    )
+    pq.write_table(rows, tmp_path / "trace.parquet")
+    columns = "(ts TIMESTAMP, host STRING, size INT)"
+    query = "CREATE QUERY q AS SELECT host, COUNT(size) AS n, SUM(size) AS s FROM p GROUP BY window(ts, '5 seconds'), host;"
+    found = []
+    for payload in ("", "FORMAT json"):
+        options = f"OPTIONS (path '{tmp_path / 'trace.parquet'}', speed 'max')"
+        session = Session(spark, tmp_path / f"state{len(payload)}")
+        session.sql(f"CREATE STREAM p {columns} USING replay {options} {payload} TIMESTAMP BY ts; {query}")
+        sink = ListSink()
+        session.start(sink)
+        assert session.wait(60)
+        session.stop()
+        found.append({(a.column, a.window_start, a.keys, a.value) for a in sink.answers})
+    assert found[0] == found[1]
+    assert len(found[0]) == 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -107,6 +108,16 @@ def test_a_broken_contract_is_shown_first_where_not_all_fit() -> None:
     assert "q77" in text
     assert "q0 " in text
     assert "q99" not in text
+
+
+def test_what_is_kept_is_shown_while_load_is_shed() -> None:
+    assert not any("kept" in line for line in lines(screen(STATUS, width=100, height=24), 100))
+    shedding = replace(STATUS, streams=(replace(PACKETS, kept=0.25, level=1.5), LOAD))
+    heading, packets, load, *_ = lines(screen(shedding, width=100, height=24), 100)
+    assert heading.split()[5:7] == ["kept", "level"]
+    assert packets.split()[7:9] == ["25%", "1.50"]
+    assert "100%" in load
+    assert not any("kept" in line for line in lines(summary(shedding)))
 
 
 def test_wide_terminals_show_more() -> None:

@@ -147,10 +147,63 @@ def explain(
     name: Annotated[str | None, typer.Argument(help="Only this stream, view or query.")] = None,
     format: Annotated[ExplainFormat, typer.Option(help="The form of the plan.")] = "text",
     import_: Import = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Run it for a while, answers going nowhere, and show rows, times and load."
+        ),
+    ] = False,
+    load: Annotated[
+        str | None,
+        typer.Option(help="Measure it, then say what error each query would get at this load, such as 4x."),
+    ] = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="With --load: on so many cores, not on this machine.")
+    ] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="How long to run: 20s with --live, 15s with --load.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="With --live or --load: a setting, as in run.")
+    ] = None,
 ) -> None:
-    """Show the shared plan of a file: one tree per stream, what its queries share, what panes hold."""
+    """Show the shared plan of a file: one tree per stream, what its queries share, what panes hold.
+
+    With --live and --load the file is run for a while to learn what it costs.
+    """
     with plain_errors():
-        typer.echo(explain_plan(extend(Plan(), _catalog(file, import_)), format, name))
+        plan = extend(Plan(), _catalog(file, import_))
+        if not live and load is None:
+            if cores is not None or for_ is not None or set_:
+                raise SlackwaterError("--cores, --for and --set go with --live or --load")
+            typer.echo(explain_plan(plan, format, name))
+            return
+        if (live and load is not None) or name is not None or format != "text":
+            raise SlackwaterError("--live and --load stand alone: neither both, nor a name or --format")
+        if cores is not None and load is None:
+            raise SlackwaterError("--cores goes with --load")
+        multiple = _multiple(load) if load is not None else 1.0
+        from slackwater.terminal.explain_run import Trial, explain_live, explain_load
+
+        seconds = _seconds(for_) or (20.0 if live else 15.0)
+        settings, sparks = _settings(set_)
+        if sparks:
+            raise SlackwaterError("--set spark.… goes with run")
+        trial = Trial(_read(file), str(file), seconds, settings, lambda s: _registered(import_, s))
+        if live:
+            explain_live(trial, Console(), errors)
+        else:
+            explain_load(trial, multiple, cores, Console(), errors)
+
+
+def _multiple(text: str) -> float:
+    try:
+        multiple = float(text.lower().removesuffix("x"))
+    except ValueError:
+        multiple = 0.0
+    if not 0 < multiple < float("inf"):
+        raise SlackwaterError(f"--load {text}: expected a multiple of the measured load, such as 4x")
+    return multiple
 
 
 @app.command()
@@ -171,6 +224,13 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Forget an earlier run of this file and start over.")
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder for all that `slackwater audit` needs: every row as it arrived, before anything "
+            "is shed. It costs a full read of every batch, and the room for its rows."
+        ),
+    ] = None,
     import_: Import = None,
 ) -> None:
     """Run a file of SQL. Killed or stopped, the same command goes on where it was."""
@@ -193,9 +253,42 @@ def run(
             settings=settings,
             spark_settings=spark_settings,
             fresh=fresh,
+            record=record,
             register=lambda session: _registered(import_, session),
             console=Console(),
         )
+
+
+@app.command()
+def audit(
+    folder: Annotated[Path, typer.Argument(help="What `slackwater run FILE --record DIR` has recorded.")],
+    import_: Import = None,
+    json_: Annotated[
+        Path | None, typer.Option("--json", help="Also write the report to this file, for machines.")
+    ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option("--query", help="Report on this query only; may be repeated.")
+    ] = None,
+) -> None:
+    """Replay a recorded run without shedding, and compare its answers with the true ones.
+
+    Exit code 1 where a promise was broken: an exact answer differs or is missing, a row was delivered that
+    there is not, more answers in a row are missing than GAP allows, or intervals hold the truth less often
+    than they claim, by more than chance.
+    """
+    with plain_errors():
+        from slackwater.terminal.audit import audit_folder
+
+        passed = audit_folder(
+            folder,
+            register=lambda session: _registered(import_, session),
+            queries=query or (),
+            json_file=json_,
+            console=Console(),
+            talk=errors,
+        )
+    if not passed:
+        raise typer.Exit(1)
 
 
 def _seconds(text: str | None) -> float | None:
@@ -255,8 +348,16 @@ def _mount_benchmarks() -> None:
     app.add_typer(bench, name="bench")
 
 
+def _mount_experiments() -> None:
+    from slackwater.experiments.app import reproduce
+
+    app.add_typer(reproduce, name="reproduce")
+
+
 if importlib.util.find_spec("slackwater.benchmarks.app") is not None:
     _mount_benchmarks()
+if importlib.util.find_spec("slackwater.experiments.app") is not None:
+    _mount_experiments()
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery``."""
+"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery|shedding``."""
 
 from __future__ import annotations
 
@@ -78,6 +78,18 @@ def recovery(json: Json = None, quick: Quick = False) -> None:
         return module.recovery(folder, module.QUICK if quick else module.FULL, progress)
 
     _measure("recovery", json, measure)
+
+
+@bench.command()
+def shedding(json: Json = None, quick: Quick = False) -> None:
+    """What shedding costs while idle, what it gains, how much more than its capacity a run can hold."""
+    from slackwater.benchmarks import shedding as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        with _spark() as spark:
+            return module.shedding(spark, folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("shedding", json, measure)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ LABELS = {
 def read() -> dict[str, dict[str, float]]:
     """The figures of every benchmark that has been run."""
     files = sorted(RESULTS.glob("*.json"))
-    return {kept["name"]: kept["figures"] for kept in (json.loads(f.read_text()) for f in files)}
+    every = (json.loads(f.read_text()) for f in files)
+    # experiments have a page of their own
+    return {kept["name"]: kept["figures"] for kept in every if "series" not in kept}
 
 
 def curves(figures: dict[str, float]) -> dict[str, list[tuple[int, float]]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from slackwater.benchmarks.workload import Recording
+from slackwater.planners.ruling import Ruler
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import JsonLinesSink
 from slackwater.spark.execute import SparkSession
@@ -90,6 +91,8 @@ def run(
     *,
     on_lap: Callable[[int], None] | None = None,
     answers: str = "answers.jsonl",
+    ruler: Ruler | None = None,
+    shedding: str = "off",
 ) -> Timed:
     """Run queries over a recording to its end, answers into a file of JSON lines."""
     state = folder / "state"
@@ -97,7 +100,8 @@ def run(
     recording.seed_state(state)
     watch = Stopwatch(on_lap=on_lap)
     target = folder / answers
-    session = Session(spark, state, Settings(rows_per_batch=rows_per_batch), fault=watch)
+    settings = Settings(rows_per_batch=rows_per_batch, shedding=shedding)
+    session = Session(spark, state, settings, fault=watch, ruler=ruler)
     session.sql("\n".join([recording.statement, *queries]))
     try:
         session.start(JsonLinesSink(target, overwrite=True))

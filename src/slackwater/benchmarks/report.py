@@ -38,6 +38,9 @@ LIMITS: Mapping[str, Limit] = {
     "unlike_100_over_1": Limit(most=12),
     "unlike_growth_over_linear": Limit(most=1),
     "kills": Limit(least=20),
+    "idle_ratio": Limit(least=0.95),
+    "json_gain": Limit(least=4),
+    "planner_ms_1000": Limit(most=100),
     "differing_answers": Limit(most=0),
 }
 

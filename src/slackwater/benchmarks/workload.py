@@ -100,8 +100,13 @@ def record(
     seconds: int,
     rows_per_batch: int,
     progress: Progress,
+    *,
+    text: bool = False,
 ) -> Recording:
-    """Write traffic to Parquet, once, and land it as the replay source does for batches of this size."""
+    """Write traffic to Parquet, once, and land it as the replay source does for batches of this size.
+
+    As ``text`` it is landed as JSON, which every batch then parses.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "traffic.parquet"
     if not source.exists():
@@ -112,11 +117,11 @@ def record(
                 writer.write_table(table.drop_columns(["seq"]))
     statement = (
         f"CREATE STREAM {STREAM} ({COLUMNS}) USING replay "
-        f"OPTIONS (path '{source}', speed 'max') TIMESTAMP BY ts;"
+        f"OPTIONS (path '{source}', speed 'max') {'FORMAT json ' if text else ''}TIMESTAMP BY ts;"
     )
     (declared,) = parse(statement)
     assert isinstance(declared, CreateStream)
-    landing = folder / f"landing-{rows_per_batch}"
+    landing = folder / f"landing-{rows_per_batch}{'-text' if text else ''}"
     task = progress.add_task("landing it in order of time", total=None)
     trace = land(spark, declared, landing, rows_per_batch)
     progress.update(task, total=1, completed=1)

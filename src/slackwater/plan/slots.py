@@ -7,7 +7,7 @@ queries must be exact, or is read by others: an estimate of an estimate has no i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +32,10 @@ class Slot:
     steps: tuple[str, ...]
     """Names in lower case."""
     sheddable: bool
+    keys: tuple[str, ...] = ()
+    """What all its steps group by, where rare groups can be kept at a rate of their own; SQL."""
+    summed: str | None = None
+    """What all its steps sum and nothing else, where rows may be kept in proportion to it; SQL."""
 
     @cached_property
     def id(self) -> str:
@@ -65,9 +69,19 @@ class Slots:
         """By slot that sheds: its number among them."""
         return {slot.id: number for number, slot in enumerate(self.sheddable)}
 
+    @cached_property
+    def stratified(self) -> tuple[Slot, ...]:
+        """Those that may have two rates."""
+        return tuple(slot for slot in self.sheddable if slot.keys)
+
+    @cached_property
+    def sizable(self) -> tuple[Slot, ...]:
+        """Those whose rows may be kept in proportion to what is summed of them."""
+        return tuple(slot for slot in self.sheddable if slot.summed is not None)
+
     @property
     def counters(self) -> int:
-        return min(COUNTERS_AT_MOST, len(self.sheddable))
+        return min(COUNTERS_AT_MOST, len(self.sheddable) + len(self.stratified))
 
     def at(self, path: Path | None, table: str = "", member: int | None = None) -> Slot | None:
         """The slot of a path that sheds; None where nothing is shed."""
@@ -78,8 +92,11 @@ class Slots:
         return slot if slot is not None and slot.sheddable else None
 
 
-def slots_of(plan: Plan, stream: str) -> Slots:
-    """The slots of a stream's own readers; steps that read other steps see only what those deliver."""
+def slots_of(plan: Plan, stream: str, exactly: Set[str] = frozenset()) -> Slots:
+    """The slots of a stream's own readers; steps that read other steps see only what those deliver.
+
+    ``exactly`` names steps that are to be exact whatever their contract allows.
+    """
     steps: dict[Place, list[str]] = {}
     exact: set[Place] = set()
     for step in plan.steps_on(stream):
@@ -87,9 +104,43 @@ def slots_of(plan: Plan, stream: str) -> Slots:
             continue
         place = place_of(step)
         steps.setdefault(place, []).append(step.step.name.lower())
-        if not can_shed(plan, step):
+        if not can_shed(plan, step) or step.step.name.lower() in exactly:
             exact.add(place)
-    return Slots(tuple(Slot(place, tuple(names), place not in exact) for place, names in steps.items()))
+    return Slots(
+        tuple(
+            Slot(place, tuple(names), place not in exact, _keys(plan, names), _summed(plan, names))
+            for place, names in steps.items()
+        )
+    )
+
+
+def _keys(plan: Plan, names: Sequence[str]) -> tuple[str, ...]:
+    """The keys that steps are grouped by in a pass that is shared with others; none where they differ."""
+    found = {tuple(k.sql for k in plan.steps[name].step.keys) for name in names}
+    tables = {plan.tables[t] for name in names for t in plan.steps[name].tables}
+    plain = all(t.kind == "partials" and t.path is None and t.signature is None for t in tables)
+    looked_up = any(plan.steps[name].step.path.lookups for name in names)
+    return found.pop() if len(found) == 1 and plain and tables and not looked_up else ()
+
+
+def _summed(plan: Plan, names: Sequence[str]) -> str | None:
+    """The one expression that steps sum behind something costly; None where they do anything else.
+
+    Only there does it pay: to know a row's size it must be read and parsed, and what is saved comes after.
+    """
+    steps = [plan.steps[name] for name in names]
+    calls = {(c.function, c.arguments, c.condition) for s in steps for c in s.step.calls}
+    if len(calls) != 1 or any(len(s.step.calls) != 1 for s in steps):
+        return None
+    ((function, arguments, condition),) = calls
+    tables = [plan.tables[t] for s in steps for t in s.tables]
+    filtered = all(t.path is not None and t.kind == "partials" and not t.tuples for t in tables)
+    return arguments[0] if function == "sum" and condition is None and filtered else None
+
+
+def rare(slot_id: str) -> str:
+    """The name under which a slot's rate for rare groups goes."""
+    return f"{slot_id}/rare"
 
 
 def operators(path: Path) -> tuple[str, ...]:

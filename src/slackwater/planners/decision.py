@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -39,6 +39,10 @@ class Decision:
     """Blocks of the batch that are read, the rest being skipped at the source; none: all of it is read."""
     share: float = 1.0
     """Of the batch's rows, how many lie in those blocks."""
+    frequent: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By slot: hashes of the groups that its rate is for; all others have the rate of its rare ones."""
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """By slot: the τ of rows that are kept in proportion to their size, with the chance |v|/τ."""
     calibrated: bool = True
     """Whether a kept row weighs arrived over kept, rather than one over its rate."""
     measured: bool = False

@@ -21,6 +21,10 @@ class Ruling:
     measured: bool = False
     share: float = 1.0
     """How much of the batch is read at all."""
+    frequent: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By slot: hashes of the groups that its rate is for; all others have the rate of its rare ones."""
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    """By slot: the τ of rows that are kept in proportion to their size, with the chance |v|/τ."""
     calibrated: bool = True
     """A kept row weighs arrived over kept; otherwise one over its rate, as the paper has it."""
 
@@ -30,24 +34,28 @@ BLOCKS_AT_LEAST = 8
 
 
 def choose_blocks(
-    blocks: Sequence[tuple[int, int]], share: float, salt: str
+    partitions: Sequence[Sequence[tuple[int, int]]], share: float, salt: str
 ) -> tuple[tuple[int, ...], float]:
     """Blocks drawn at random for about a share of the rows, and the share that they have.
 
     Guarantee: every block has the same chance. None is chosen where that would be all of them: the batch is
     then read whole.
 
-    >>> choose_blocks([(n, 10) for n in range(100)], 0.1, "1")[1], choose_blocks([(1, 10)], 0.1, "1")
+    >>> choose_blocks([[(n, 10) for n in range(100)]], 0.1, "1")[1], choose_blocks([[(1, 10)]], 0.1, "1")
     (0.1, ((), 1.0))
     """
-    count = max(BLOCKS_AT_LEAST, round(share * len(blocks)))
-    if share >= 1.0 or count >= len(blocks):
+    counts = [max(BLOCKS_AT_LEAST, round(share * len(blocks))) for blocks in partitions]
+    if share >= 1.0 or any(n >= len(blocks) for n, blocks in zip(counts, partitions, strict=True) if blocks):
         return (), 1.0
-    # one from each stretch: blocks are in order of time, and windows end within a batch
-    random, stretch = Random(salt), len(blocks) / count
-    chosen = sorted({int((i + random.random()) * stretch) for i in range(count)})
-    rows = sum(size for _, size in blocks)
-    return tuple(blocks[i][0] for i in chosen), sum(blocks[i][1] for i in chosen) / max(rows, 1)
+    random = Random(salt)
+    chosen: list[tuple[int, int]] = []
+    for count, blocks in zip(counts, partitions, strict=True):
+        # one from each stretch: blocks are in order of time, and windows end within a batch
+        stretch = len(blocks) / count
+        places = {int((i + random.random()) * stretch) for i in range(count)} if blocks else set()
+        chosen += [blocks[i] for i in sorted(places)]
+    rows = sum(size for blocks in partitions for _, size in blocks)
+    return tuple(number for number, _ in chosen), sum(size for _, size in chosen) / max(rows, 1)
 
 
 class Ruler(Protocol):

@@ -11,7 +11,7 @@ from slackwater.plan.algebra import algebra
 from slackwater.plan.model import TimeWindow
 from slackwater.plan.operators import OperatorNode
 from slackwater.plan.passes import passes_of
-from slackwater.plan.slots import Slots, operators
+from slackwater.plan.slots import Slots, operators, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName, allocate
 from slackwater.planners.load import Allocation, Demand, LoadTree
@@ -21,6 +21,9 @@ FLOOR_ROWS = 1.0
 """A rate that leaves a query fewer rows in a window than this is not worth running."""
 FLOOR_AT_MOST = 0.02
 """A query of few rows is run all the same: its intervals say how little is known."""
+HEAVY = 2.0
+"""From this mean square over squared mean on, values have a tail worth keeping."""
+GAIN_OF_SIZE = 0.95
 HORIZON = 60_000_000
 """A set-valued query has no window; its rows of so many microseconds count."""
 
@@ -42,16 +45,17 @@ class StreamLoad:
 
 @dataclass(frozen=True)
 class Rates:
-    """What the planner found: rates below 1 by stream and slot."""
+    """What the planner found: rates below 1 by stream and slot, and a τ for slots kept by size."""
 
     allocation: Allocation
     by_stream: tuple[Mapping[str, float], ...]
+    sizes: tuple[Mapping[str, float], ...] = ()
 
 
 def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = None) -> dict[str, float]:
     """How much of each cost term a batch has at given rates by slot: of one table's passes, or of all."""
     plan, size = load.plan, load.size * load.share
-    root = max((rates.get(s.id, 1.0) for s in load.slots.all), default=1.0)
+    root = max((max(_both(rates, s.id)) for s in load.slots.all), default=1.0)
     found: dict[str, float] = {}
 
     def add(name: str, amount: float) -> None:
@@ -70,10 +74,26 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
         add("read", reads * size)
         add("row", passes * size * root)
         for slot_id, amount in _aggregates(load, id_).items():
-            add("test", amount * size * rates.get(slot_id, 1.0))
+            add("test", amount * size * _rate(load, rates, slot_id))
         for slot_id, amount in _python(load, id_).items():
             add(f"python {slot_id}", amount * size * rates.get(slot_id, 1.0))
     return found
+
+
+def _both(rates: Mapping[str, float], slot_id: str) -> tuple[float, float]:
+    """The rate of a slot, and that of its rare groups."""
+    own = rates.get(slot_id, 1.0)
+    return own, rates.get(rare(slot_id), own)
+
+
+def _rate(load: StreamLoad, rates: Mapping[str, float], slot_id: str) -> float:
+    """The share of its rows that a slot keeps, frequent and rare groups together."""
+    own, rarely = _both(rates, slot_id)
+    told = load.statistics.strata.get(slot_id)
+    if told is None:
+        return own
+    part = told.share / max(told.share + told.rare_share, 1e-12)
+    return part * own + (1 - part) * rarely
 
 
 def _aggregates(load: StreamLoad, table_id: str) -> dict[str, float]:
@@ -125,7 +145,33 @@ def python_share(load: StreamLoad, slot_id: str) -> float:
 def plan_rates(
     loads: Sequence[StreamLoad], capacity: float, *, split: SplitName = "minimax", margin: float = 0.0
 ) -> Rates:
-    """The least level at which the batches of all streams fit the capacity (seconds of executor time)."""
+    """The least level at which the batches of all streams fit the capacity (seconds of executor time).
+
+    Sums of values with heavy tails may keep rows in proportion to their size, where that leaves a lower
+    level: then all rows must be read to know it, so nothing is saved before the tests.
+    """
+    plain = _plan(loads, capacity, split, margin, frozenset())
+    heavy = frozenset(slot for load in loads for slot in heavy_tailed(load))
+    if not heavy or split != "minimax":
+        return plain
+    sized = _plan(loads, capacity, split, margin, heavy)
+    worse = sized.allocation.level > GAIN_OF_SIZE * plain.allocation.level
+    return plain if worse or sized.allocation.suspended or not sized.allocation.fits else sized
+
+
+def heavy_tailed(load: StreamLoad) -> dict[str, float]:
+    """Slots that gain from keeping rows by size, each with the mean of what it sums."""
+    found = {}
+    for slot in load.slots.sizable:
+        known = [load.statistics.queries.get(name) for name in slot.steps]
+        if load.cheap and all(q is not None and q.second >= HEAVY and q.mean for q in known):
+            found[slot.id] = max(q.mean for q in known if q is not None and q.mean)
+    return found
+
+
+def _plan(
+    loads: Sequence[StreamLoad], capacity: float, split: SplitName, margin: float, heavy: frozenset[str]
+) -> Rates:
     parent: list[int] = []
     rows: list[float] = []
     seconds: list[float] = []
@@ -152,20 +198,46 @@ def plan_rates(
             own[slot.id] = len(parent)
             parent.append(root)
             rows.append(size)
-            seconds.append(each.get(slot.id, costs.get("test", 0.0)))
+            took = each.get(slot.id, costs.get("test", 0.0))
+            told = load.statistics.strata.get(slot.id) if slot.sheddable else None
+            if told is None:
+                seconds.append(took)
+                continue
+            # one node for each kind of group: a row belongs to one of them
+            part = told.share / max(told.share + told.rare_share, 1e-12)
+            own[rare(slot.id)] = len(parent)
+            parent.append(root)
+            rows.append(size)
+            seconds += [took * part, took * (1 - part)]
         places.append(own)
-        demands += demands_of(load, own, str(number))
+        demands += demands_of(load, own, str(number), heavy)
+        if any(slot.id in heavy for slot in load.slots.all):
+            demands.append(Demand(f"{number}/", root, "exact"))
     tree = LoadTree(tuple(parent), tuple(rows), tuple(seconds), fixed)
     allocation = allocate(tree, demands, capacity, split=split, margin=margin)
     by_stream = tuple(
         {
-            slot.id: allocation.rates[own[slot.id]]
+            name: allocation.rates[place]
             for slot in load.slots.sheddable
-            if allocation.rates[own[slot.id]] < 1.0
+            for name, place in _rates_of(slot.id, own)
+            if allocation.rates[place] < 1.0 or rare(slot.id) in own
         }
         for load, own in zip(loads, places, strict=True)
     )
-    return Rates(allocation, by_stream)
+    sizes = tuple(
+        {
+            slot: mean / rates[slot]
+            for slot, mean in heavy_tailed(load).items()
+            if slot in heavy and 0 < rates.get(slot, 1.0) < 1.0
+        }
+        for load, rates in zip(loads, by_stream, strict=True)
+    )
+    return Rates(allocation, by_stream, sizes)
+
+
+def _rates_of(slot_id: str, places: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Where the rates of a slot are: one, or one for each kind of its groups."""
+    return [(name, places[name]) for name in (slot_id, rare(slot_id)) if name in places]
 
 
 def worst_loss(load: StreamLoad, rates: Mapping[str, float], alike: float) -> float:
@@ -173,11 +245,11 @@ def worst_loss(load: StreamLoad, rates: Mapping[str, float], alike: float) -> fl
 
     Where only a part of the batch is read, rows come in blocks, which scatter ``alike`` times as much.
     """
-    places = {slot.id: 0 for slot in load.slots.all}
-    slots = {name: slot.id for slot in load.slots.all for name in slot.steps}
+    names = [s.id for s in load.slots.all] + [rare(s) for s in load.statistics.strata]
+    places = {name: place for place, name in enumerate(names)}
     worst = 0.0
     for demand in demands_of(replace(load, share=1.0), places):
-        rate = rates.get(slots[demand.query], 1.0)
+        rate = rates.get(names[demand.node], 1.0)
         if demand.kind == "exact":
             continue
         if rate <= 0:
@@ -191,8 +263,13 @@ def worst_loss(load: StreamLoad, rates: Mapping[str, float], alike: float) -> fl
     return worst
 
 
-def demands_of(load: StreamLoad, places: Mapping[str, int], prefix: str = "") -> list[Demand]:
-    """What the queries of a stream ask of their slots."""
+def demands_of(
+    load: StreamLoad,
+    places: Mapping[str, int],
+    prefix: str = "",
+    heavy: frozenset[str] = frozenset(),
+) -> list[Demand]:
+    """What the queries of a stream ask of their slots; those in ``heavy`` keep rows by size."""
     found = []
     plan = load.plan
     for slot in load.slots.all:
@@ -209,20 +286,32 @@ def demands_of(load: StreamLoad, places: Mapping[str, int], prefix: str = "") ->
             finals = [
                 _final(call.function, algebra(call, plan.catalog.functions).final) for call in step.calls
             ]
-            expected = max(known.share * arriving, 1e-9)
-            found.append(
-                Demand(
-                    query,
-                    places[slot.id],
-                    "error" if step.aggregates else "rows",
-                    weight=contract.weight,
-                    priority=contract.priority,
-                    bound=contract.bound,
-                    spread=max((known.spread(f, arriving) for f in finals), default=1 / expected),
-                    bound_constant=known.constant(arriving, contract.confidence),
-                    floor=min(FLOOR_AT_MOST, max(1e-4, FLOOR_ROWS / expected)),
+            told = load.statistics.strata.get(slot.id) if rare(slot.id) in places else None
+            kinds = [("", places[slot.id], known)]
+            if told is not None:
+                kinds = [
+                    ("", places[slot.id], replace(known, share=told.least)),
+                    ("/rare", places[rare(slot.id)], replace(known, share=told.rare_least)),
+                ]
+            for suffix, place, kind in kinds:
+                expected = max(kind.share * arriving, 1e-9)
+                found.append(
+                    Demand(
+                        query + suffix,
+                        place,
+                        "error" if step.aggregates else "rows",
+                        weight=contract.weight,
+                        priority=contract.priority,
+                        bound=contract.bound,
+                        spread=(
+                            kind.by_size(arriving)
+                            if slot.id in heavy
+                            else max((kind.spread(f, arriving) for f in finals), default=1 / expected)
+                        ),
+                        bound_constant=kind.constant(arriving, contract.confidence),
+                        floor=min(FLOOR_AT_MOST, max(1e-4, FLOOR_ROWS / expected)),
+                    )
                 )
-            )
     return found
 
 

@@ -23,6 +23,7 @@ from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal, remove
 from slackwater.runtime.log import PaneLog
+from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.reporting import Reporter
 from slackwater.runtime.samples import SampleLog
 from slackwater.runtime.shedding import Shed
@@ -53,6 +54,7 @@ class Engine:
         driver_rows: int = 100_000,
         salt: int = 0,
         ruler: Ruler | None = None,
+        recorder: Recorder | None = None,
         fault: Callable[[str], None] = no_fault,
     ) -> None:
         self.executor = executor
@@ -61,11 +63,16 @@ class Engine:
         self.board = Board()
         self.error: BaseException | None = None
         self.lock = threading.RLock()
-        self._sinks = list(sinks)
+        self._sinks = [*sinks, *([recorder] if recorder is not None else [])]
         self._clocks = clocks or Clocks()
         self._driver_rows = driver_rows
         self._salt = salt
         self.ruler = ruler
+        self._recorder = recorder
+        self.decided: dict[str, Decision] = {}
+        """By stream: the decision of the last batch."""
+        self.aside = 0.0
+        """Seconds that recording the rows of the last batch took."""
         self._slots: dict[tuple[str, int], Slots] = {}
         self._fault = fault
         kept = journal.last_commit()
@@ -94,6 +101,8 @@ class Engine:
             self._logs[stream.name.lower()] = PaneLog(self.journal, state)
             self._samples[stream.name.lower()] = SampleLog(self.journal, state, stream.name)
         self.journal.sweep({path for log in self._logs.values() for path in log.live()})
+        if self._recorder is not None:
+            self._recorder.prepare(self.state.step, catalog)
         for index, sink in enumerate(self._sinks):
             sink.open(self.state.marks.get(_sink_name(index, sink)))
         self._commit_marks()
@@ -129,6 +138,7 @@ class Engine:
             self.ruler.cheap[stream.lower()] = self.sources[stream.lower()].cheap_to_read
             declared = self.catalog.streams[stream.lower()]
             self.ruler.parses[stream.lower()] = declared.payload is not None
+            self.ruler.unpaced[stream.lower()] = self.sources[stream.lower()].as_fast_as_it_goes
 
     def hear(self, stream: str) -> None:
         """The stream is not silent: the time of silence counts from now."""
@@ -153,10 +163,15 @@ class Engine:
                     decision = self._decide(stream, state, number)
                     self.journal.write_record(decision)
                 session = batch.sparkSession
+                if self._recorder is not None:
+                    began = self._clocks.seconds()
+                    rows = source.frame(session, batch, decision.offsets, state.offsets)
+                    self._recorder.take(decision, rows)
+                    self.aside = self._clocks.seconds() - began
                 self._turn(
                     decision,
                     session,
-                    partial(source.frame, session, batch, decision.offsets, decision.blocks),
+                    partial(source.frame, session, batch, decision.offsets, state.offsets, decision.blocks),
                 )
                 source.release(decision.offsets)
                 if source.ended(decision.offsets):
@@ -188,7 +203,8 @@ class Engine:
         source = self.sources[decision.stream.lower()]
         slots = self.slots(decision.stream, decision.version)
         ruler = self.ruler
-        if ruler is None or not slots.sheddable or not source.identifies_rows:
+        watched = isinstance(ruler, Governor) and ruler.measures_all
+        if ruler is None or not (slots.sheddable or watched) or not source.identifies_rows:
             return decision
         if ruler.paced and source.as_fast_as_it_goes:
             return decision
@@ -209,6 +225,8 @@ class Engine:
             measured=ruling.measured,
             blocks=blocks,
             share=share,
+            frequent=dict(ruling.frequent),
+            sizes=dict(ruling.sizes),
             calibrated=ruling.calibrated,
             salt=self._salt,
         )
@@ -218,7 +236,7 @@ class Engine:
         key = (stream.lower(), version)
         if key not in self._slots:
             self._slots = {k: v for k, v in self._slots.items() if k[0] != key[0]}
-            self._slots[key] = slots_of(self.versions.plan(version), stream)
+            self._slots[key] = slots_of(self.versions.plan(version), stream, self.executor.unsampled)
         return self._slots[key]
 
     def _end(self, stream: str, state: StreamState) -> None:
@@ -248,6 +266,13 @@ class Engine:
             decision = Decision(stream, state.turn + 1, "tick", self.versions.latest, target)
             self._unbidden(decision, recorded=False)
             return True
+
+    def move(self, stream: str, watermark: int) -> None:
+        """Move the watermark of a stream, as the clock once did in a run that is now replayed."""
+        with self.lock:
+            turn = self.state.streams[stream.lower()].turn + 1
+            decision = Decision(stream, turn, "tick", self.versions.latest, watermark)
+            self._unbidden(decision, recorded=False)
 
     def _closes_some(self, stream: str, state: StreamState, target: int) -> bool:
         """Whether a window over time would close if the watermark moved to a target."""
@@ -310,6 +335,9 @@ class Engine:
         latest = state.latest
         turn.run(frame())
         self._fault("partials")
+        if self._recorder is not None:
+            arrived = turn.counts.arrived
+            self._recorder.note(decision, step, state, arrived, plan.catalog, self.executor)
         counts: dict[str, int] = {}
         # answers may be many, and are read once for each sink: the board looks on at the first
         watched = self.board.watching(turn.delivered(), counts)
@@ -346,7 +374,10 @@ class Engine:
     def _size(self, decision: Decision) -> int | None:
         """Rows of a batch, where the source knows exactly."""
         source = self.sources[decision.stream.lower()]
-        return source.size(decision.offsets, None) if source.tells_time else None
+        if not source.tells_time and not decision.blocks:
+            # Spark counts the rows that it reads, and offsets may have gaps
+            return None
+        return source.size(decision.offsets, self.state.streams[decision.stream.lower()].offsets)
 
     def _compile(self, plan: Plan, stream: str, decision: Decision) -> dict[str, Compiled]:
         mode = "blocks" if decision.blocks else "shed" if decision.sheds else "exact"
@@ -368,6 +399,7 @@ class Engine:
         if decision.batch is not None:
             state.batch = decision.batch
             state.offsets = dict(decision.offsets)
+            self.decided[decision.stream.lower()] = decision
         state.arrived += counts.arrived
         state.late += counts.late
         state.unreadable += counts.unreadable

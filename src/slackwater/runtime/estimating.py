@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,9 +20,9 @@ from slackwater.plan.tables import StepPlan
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.expressions import evaluate
 from slackwater.runtime.sampled_windows import SampledWindows
-from slackwater.statistics.estimates import average, count, total
+from slackwater.statistics.estimates import average, count, total, total_by_size
 from slackwater.statistics.limits import Estimate
-from slackwater.statistics.samples import Floats
+from slackwater.statistics.samples import Floats, entries_of
 from slackwater.statistics.spreads import Moments, spread
 
 CONFIDENCE = 0.95
@@ -94,6 +94,8 @@ def estimate_call(
         name = where["total"]
         n, least, most = column(f"{name}_n"), column(f"{name}_l"), column(f"{name}_h")
         sums, squares = column(name), column(f"{name}_q")
+        if final == "total" and (windows.tau > 0).any():
+            return _partly_by_size(windows, name, confidence)
         if final == "total":
             # how many values the exact part has is known only where a count stands beside it
             seen = np.zeros(samples.cells)
@@ -113,6 +115,48 @@ def estimate_call(
     kind: Any = final
     ends = (column(f"{where['m2']}_l"), column(f"{where['m2']}_h"))
     return spread(kind, samples, kept, exact, confidence, ends, windows.known(where["m2"]))
+
+
+def _partly_by_size(windows: SampledWindows, name: str, confidence: float) -> Estimate:
+    """A sum of which some batches kept rows in proportion to their size, and others whatever it was."""
+    column, samples, known = windows.column, windows.samples, windows.known(name)
+    sized = windows.tau > 0
+    n, least, most = column(f"{name}_n"), column(f"{name}_l"), column(f"{name}_h")
+    nothing = np.zeros(samples.cells)
+    largest = nothing.copy()
+    np.maximum.at(largest, samples.cell[sized], windows.tau[sized])
+    by_size = total_by_size(
+        entries_of(samples, sized),
+        n[sized],
+        column(f"{name}_z")[sized],
+        column(f"{name}_y")[sized],
+        windows.tau[sized],
+        least[sized],
+        most[sized],
+        largest,
+        nothing,
+        nothing,
+        confidence,
+        known,
+    )
+    rest = ~sized
+    others = total(
+        replace(entries_of(samples, rest), unseen=samples.unseen if rest.any() else nothing),
+        n[rest],
+        column(name)[rest],
+        column(f"{name}_q")[rest],
+        least[rest],
+        most[rest],
+        windows.merged(name),
+        nothing,
+        confidence,
+        known,
+    )
+    # the two parts are of different batches, so their deviations are independent
+    value = by_size.value + others.value
+    below = np.hypot(by_size.value - by_size.low, others.value - others.low)
+    above = np.hypot(by_size.high - by_size.value, others.high - others.value)
+    return Estimate(value, value - below, value + above, by_size.rows + others.rows)
 
 
 def answers(

@@ -28,6 +28,7 @@ class FileEstimates:
 
     work: Work
     plan: StepPlan
+    slot_id: str
     batches: SlotBatches
 
     def closing(self, closed: int, watermark: int, since: int) -> Ints:
@@ -123,7 +124,7 @@ class FileEstimates:
             by_id = {c.id: c for c in work.plan.columns[table_id]}
             rows = self._collect(_merged_sql(plan, table, by_id, names, view), begun) if view else None
         return read_sampled(
-            plan, table, store, work.samples, self.batches, begun, names, work.state.extremes, rows
+            plan, table, store, work.samples, self.slot_id, begun, names, work.state.extremes, rows
         )
 
     def _values(self, index: int, begun: Ints) -> pa.Table:

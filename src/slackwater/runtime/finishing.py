@@ -88,7 +88,7 @@ class Finish:
         for plan in plans:
             slot = work.slots.by_step.get(plan.step.name.lower())
             batches = work.samples.slot(slot.id) if slot is not None else None
-            if batches is None:
+            if slot is None or batches is None:
                 continue
             window = plan.step.window
             assert window is not None
@@ -109,7 +109,7 @@ class Finish:
                 table,
                 store,
                 work.samples,
-                batches,
+                slot.id,
                 begun,
                 sorted(columns_of(plan)),
                 work.state.extremes,
@@ -158,10 +158,10 @@ class Finish:
         work = self.work
         slot = work.slots.by_step.get(plan.step.name.lower()) if not work.samples.empty else None
         batches = work.samples.slot(slot.id) if slot is not None else None
-        if batches is None or isinstance(plan.step.window, TupleWindow):
+        if slot is None or batches is None or isinstance(plan.step.window, TupleWindow):
             self._close_by_spark(plan, closed, watermark)
             return
-        reader = FileEstimates(work, plan, batches)
+        reader = FileEstimates(work, plan, slot.id, batches)
         begun = reader.closing(closed, watermark, self._since(plan))
         self._close_by_spark(plan, closed, watermark, begun)
         if not len(begun):

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from slackwater.plan.operators import counted, operators_of
-from slackwater.plan.slots import COUNTERS_AT_MOST, Slots
+from slackwater.plan.slots import COUNTERS_AT_MOST, Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
@@ -31,7 +32,7 @@ MEASURED_EVERY = 16
 WATCHFUL = 0.6
 """From this share of the capacity on every batch is measured, in case the next one is too much."""
 CALIBRATED_AFTER = (3, 8, 20)
-"""Batches after which the fitted costs become those that later fits are drawn to: code is still being compiled."""
+"""Batches after which what has been fitted is what later fits are drawn to: code gets faster for a while."""
 SETTLED = 4
 """Batches before feedback sets in: the first ones are slow for reasons that pass."""
 TRIM = (0.4, 1.4)
@@ -71,11 +72,26 @@ class Governor:
     """By stream: how much of its batches is read, where that is not all."""
     cheap: dict[str, bool] = field(default_factory=dict)
     parses: dict[str, bool] = field(default_factory=dict)
+    unpaced: dict[str, bool] = field(default_factory=dict)
+    """By stream: whether it is read as fast as it goes."""
     last: Allocation | None = None
+
+    everywhere: bool = False
+    """Rule on streams too whose batches follow each other as fast as they go."""
 
     @property
     def paced(self) -> bool:
-        return self.multiple is None
+        return self.multiple is None and not self.everywhere
+
+    @property
+    def measures_all(self) -> bool:
+        """Whether streams are measured of which nothing can be shed."""
+        return False
+
+    @property
+    def wall(self) -> Mapping[str, float]:
+        """Seconds of a batch whatever its rows, and seconds for each one of executor time, as fitted."""
+        return dict(self._wall)
 
     def __post_init__(self) -> None:
         self._wall = {"batch": 0.15, "executor": 1.0 / self.cores}
@@ -88,16 +104,26 @@ class Governor:
             nodes = operators_of(plan, stream, slots)
             fresh = Statistician(plan, stream, slots, nodes, counted(nodes), self.parses.get(name, False))
             if found is not None:
-                fresh.size, fresh.rate = found.size, found.rate
-                fresh.calibration.update({n: v for n, v in found.costs.items() if n in fresh.calibration})
-                fresh.costs = dict(fresh.calibration)
+                fresh.take_over(found)
             self._streams[name] = found = fresh
         return found
 
-    def capacity(self) -> float:
-        """Executor seconds that one batch may take."""
-        left = self.budget() - self._wall["batch"]
-        return max(0.0, left) / max(self._wall["executor"], 1e-6) * self.trim
+    def seeded_from(self, other: Governor) -> Self:
+        """Start from what another run over the same streams has learnt so far."""
+        # under a plan of its own each run takes over what it can use, and leaves these as they are
+        self._streams = dict(other._streams)
+        return self
+
+    def capacity(self, fixed: float = 0.0) -> float:
+        """Executor seconds that one batch may take; ``fixed`` are those that it takes whatever its size.
+
+        An interval too short for even an empty batch is not kept by dropping rows: batches then take what
+        they must, and half of that again for their rows.
+        """
+        per_second = 1 / max(self._wall["executor"], 1e-6)
+        left = (self.budget() - self._wall["batch"]) * per_second * self.trim
+        least = fixed + 0.5 * (fixed + max(self._wall["batch"], 0.05) * per_second)
+        return max(left, least)
 
     def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
         """The least level at which the batch keeps to its time."""
@@ -107,7 +133,10 @@ class Governor:
         load = self._load(known, float(size) if size is not None else known.size)
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
-        capacity = self.capacity() if self.multiple is None else self._part(load, whole)
+        fixed = sum(
+            x.statistics.costs.get("pass", 0.0) * terms_of(x, {}).get("pass", 0.0) for x in (load, *others)
+        )
+        capacity = self.capacity(fixed) if self.multiple is None else self._part(load, whole)
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
         if whole <= capacity:
             self._ruled[name] = (whole, 0.0)
@@ -117,12 +146,31 @@ class Governor:
         if skips:
             load, found, share = self._skipping(load, others, capacity, found)
         self.last = found.allocation
-        rates = {slot.id: found.by_stream[0].get(slot.id, 1.0) for slot in slots.sheddable}
-        thresholds = {i: r for i, r in in_classes(rates, slots.counters).items() if r < 1.0}
+        rates = {slot.id: 1.0 for slot in slots.sheddable} | dict(found.by_stream[0])
+        told = {s: t.frequent for s, t in load.statistics.strata.items() if rare(s) in rates}
+        thresholds = {
+            name: rate
+            for name, rate in in_classes(rates, slots.counters).items()
+            # of two rates both are said, though one of them be 1
+            if rate < 1.0 or name.removesuffix("/rare") in told
+        }
         mine = predicted(load.statistics.costs, terms_of(load, thresholds))
         self._ruled[name] = (mine, self.budget())
-        suspended = tuple(q.removeprefix("0/") for q in found.allocation.suspended if q.startswith("0/"))
-        return Ruling(thresholds, found.allocation.level, suspended, True, share, self.calibrated)
+        lost = [
+            q.removeprefix("0/").removesuffix("/rare")
+            for q in found.allocation.suspended
+            if q.startswith("0/")
+        ]
+        return Ruling(
+            thresholds,
+            found.allocation.level,
+            tuple(dict.fromkeys(lost)),
+            True,
+            share,
+            told,
+            dict(found.sizes[0]) if found.sizes else {},
+            self.calibrated,
+        )
 
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""

@@ -50,6 +50,8 @@ class Reporter:
                 unreadable=state.unreadable,
                 watermark=from_micros(watermark) if abs(watermark) < AFTER_ALL else None,
                 progress=source.progress(offsets) if offsets else None,
+                kept=min(1.0, turn.counts.kept / turn.counts.arrived) if turn.counts.arrived else 1.0,
+                level=turn.decision.level if turn.decision.thresholds else 0.0,
             )
         )
 

@@ -7,7 +7,7 @@ batches brought is looked up row by row, with what their batches say about how m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from slackwater.plan.model import Window
 from slackwater.plan.panes import Ints, candidates, starts
+from slackwater.plan.slots import rare
 from slackwater.plan.tables import StepPlan, Table
 from slackwater.runtime.samples import SampleLog, SlotBatches
 from slackwater.runtime.store import PaneStore, one_nan
@@ -37,6 +38,8 @@ class SampledWindows:
     """The kept partials, by entry."""
     exact: dict[str, Floats]
     """By cell: the merged partials of the batches that were not sampled."""
+    tau: Floats
+    """By entry: above 0 where rows were kept in proportion to their size."""
     extremes: Mapping[str, tuple[float, float]]
     """By partial: the smallest and largest value that any batch has shown."""
 
@@ -86,7 +89,7 @@ def read_sampled(
     table: Table,
     store: PaneStore | None,
     log: SampleLog,
-    batches: SlotBatches,
+    slot_id: str,
     begun: Ints,
     names: Sequence[str],
     extremes: Mapping[str, tuple[float, float]],
@@ -99,8 +102,10 @@ def read_sampled(
     Spark has merged by window (``w``) and group.
     """
     window = plan.step.window
+    batches = log.slot(slot_id)
     assert window is not None
     assert plan.presence is not None
+    assert batches is not None
     rows = _rows(log.partials(plan.presence[0]), plan, table, batches)
     groups = _Groups(store, plan.member)
     group = groups.of(rows, table)
@@ -125,10 +130,38 @@ def read_sampled(
     if not len(known):
         return None
     by_window, by_group = known // width, known % width
-    samples = _samples(len(known), index[: len(entry)], rows, entry, batches, begun, window.size, by_window)
+    cell = index[: len(entry)]
+    samples = _samples(len(known), cell, rows, entry, batches, begun, window.size, by_window)
+    rarely = log.slot(rare(slot_id))
+    if rarely is not None and f"stratum_{slot_id}" in rows.column_names:
+        other = _samples(len(known), cell, rows, entry, rarely, begun, window.size, by_window)
+        column = rows[f"stratum_{slot_id}"].fill_null(0).to_numpy()[entry] > 0
+        samples = _of_strata(samples, other, column)
     exact = {name: values[by_window, by_group] for name, values in merged.items()}
     keys, kept = groups.keys(by_group, table), rows.take(pa.array(entry))
-    return SampledWindows(begun[by_window], window.size, keys, samples, kept, exact, extremes)
+    own = f"{plan.presence[0]}."
+    seen = {n.removeprefix(own): ends for n, ends in extremes.items() if n.startswith(own)}
+    tau = _taus(batches, samples.batch)
+    return SampledWindows(begun[by_window], window.size, keys, samples, kept, exact, tau, seen)
+
+
+def _taus(batches: SlotBatches, of: Ints) -> Floats:
+    number, first = np.unique(batches.batch, return_index=True)
+    found: Floats = batches.tau[first][np.searchsorted(number, of)]
+    return found
+
+
+def _of_strata(frequent: Samples, rarely: Samples, is_rare: npt.NDArray[np.bool_]) -> Samples:
+    """Entries of rare groups as their own batches tell, all others as those of the frequent ones do."""
+    by_entry = ("kept", "rate", "kept_total", "kept_squares")
+    chosen: dict[str, Any] = {
+        name: np.where(is_rare, getattr(rarely, name), getattr(frequent, name)) for name in by_entry
+    }
+    of_rare = np.zeros(frequent.cells, dtype=bool)
+    of_rare[frequent.cell[is_rare]] = True
+    for name in ("heaviest", "unseen"):
+        chosen[name] = np.where(of_rare, getattr(rarely, name), getattr(frequent, name))
+    return replace(frequent, **chosen)
 
 
 def _rows(partials: pa.Table | None, plan: StepPlan, table: Table, batches: SlotBatches) -> pa.Table:
@@ -145,7 +178,7 @@ def _rows(partials: pa.Table | None, plan: StepPlan, table: Table, batches: Slot
     elif table.keys:
         # other paths may have rows of groups that this one has none of
         mine &= partials[presence].fill_null(0).to_numpy() > 0
-    return partials.filter(pa.array(mine))
+    return partials if mine.all() else partials.filter(pa.array(mine))
 
 
 class _Groups:
@@ -284,8 +317,9 @@ def _samples(
         its_batch = its_block = np.empty(0, dtype=np.int64)
     at = np.searchsorted(number, its_batch)
     # a row of the batch table for every block: sorted by batch, then block
-    keys = np.searchsorted(number, batches.batch) * (1 << 20) + batches.block
-    exactly = np.searchsorted(keys, at * (1 << 20) + its_block)
+    named, rank = np.unique(batches.block, return_inverse=True)
+    keys = inverse * len(named) + rank
+    exactly = np.searchsorted(keys, at * len(named) + np.searchsorted(named, its_block))
     return Samples(
         cells=cells,
         cell=cell,

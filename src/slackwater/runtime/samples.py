@@ -35,6 +35,7 @@ BATCH_SCHEMA = pa.schema(
         ("kept", pa.int64()),
         ("rate", pa.float64()),
         ("share", pa.float64()),
+        ("tau", pa.float64()),
         ("low", pa.int64()),
         ("high", pa.int64()),
     ]
@@ -52,6 +53,8 @@ class SlotBatches:
     kept: Ints
     rate: Floats
     share: Floats
+    tau: Floats
+    """Above 0 where rows were kept in proportion to their size."""
     low: Ints
     high: Ints
     """Event times of the rows that were kept lie between these."""
@@ -122,7 +125,8 @@ class SampleLog:
         before = self.table(key) if key in self._held else None
         self._write(key, f"{step:012d}-{part}.parquet", rows, low, high)
         if before is not None:
-            self._held[key] = pa.concat_tables([before, rows], promote_options="permissive")
+            # in one piece: every window that closes reads all of it
+            self._held[key] = pa.concat_tables([before, rows], promote_options="permissive").combine_chunks()
 
     def _write(self, key: str, name: str, rows: pa.Table, low: int, high: int) -> None:
         folder = self._folder(key)

@@ -57,6 +57,13 @@ class Scan:
         python = path is not None and any(calls_python(p, functions) for p in path.predicates)
         return meter.measuring(name, python=python)
 
+    def _collect(self, sql: str, shed: Shed | None) -> tuple[pa.Table, int | None]:
+        """The rows of a counting pass, and how many came from the source, where only Spark knows that."""
+        work = self.work
+        if shed is None or shed.size is not None or shed.root >= 1.0:
+            return work.executor.collect(work.session, sql), None
+        return work.executor.collect_counted(work.session, sql)
+
     def _numbers(self, since: int, first: int, shed: Shed | None) -> tuple[int, ...]:
         return shed.parameters(since, first) if shed is not None else (since, first)
 
@@ -65,7 +72,7 @@ class Scan:
         table_id = statement.table
         if table_id == BASE:
             sql = statement.bind(view, self._numbers(since, 0, shed))
-            self._count(*work.executor.collect_counted(work.session, sql), shed)
+            self._count(*self._collect(sql, shed), shed)
             return
         table = work.plan.tables[table_id]
         sql = statement.bind(view, self._numbers(since, work.state.counted.get(table_id, 0), shed))
@@ -84,7 +91,7 @@ class Scan:
                 self._counted_in_files(table_id, folder)
             return
         if statement.counts:
-            rows, read = work.executor.collect_counted(work.session, sql)
+            rows, read = self._collect(sql, shed)
             self._count(rows, read, shed)
         else:
             rows = work.executor.collect(work.session, sql)
@@ -109,6 +116,7 @@ class Scan:
         keys = ["pane", *(["q"] if table.signature is not None else []), *key_names(table)]
         block = "block" if work.decision.blocks else "-1L AS block"
         exact, sampled = shed.columns(table_id)
+        strata = [f"stratum_{s.id}" for s in work.slots.stratified if f"AS stratum_{s.id}" in sql]
         only_sampled = only_exact = ""
         if table.signature is not None:
             exact = [c.id for c in work.plan.columns[table_id]]
@@ -116,7 +124,7 @@ class Scan:
             listed = ", ".join(map(str, shed.members(table_id)))
             only_sampled, only_exact = f" WHERE q IN ({listed})", f" WHERE q NOT IN ({listed})"
         folder = work.log.folder(f"{table_id}_sampled", work.step, part)
-        items = ", ".join([*keys, *sampled, block, f"{work.step}L AS batch"])
+        items = ", ".join([*keys, *strata, *sampled, block, f"{work.step}L AS batch"])
         work.executor.write(work.session, f"SELECT {items} FROM ({sql}){only_sampled}", folder, None, table)
         work.state.sizes[table_id] = work.samples.add_folder(table_id, folder)
         if exact:

@@ -25,6 +25,7 @@ from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal
+from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.running import OpenSource, Run
 from slackwater.runtime.settings import Settings
 from slackwater.runtime.sinks import IteratorSink, Sink
@@ -52,6 +53,8 @@ class Session(Declarations):
     """Sources by stream that take the place of the declared ones."""
     ruler: Ruler | None = field(default=None, repr=False)
     """Decides how much of each batch is kept, in place of the closed loop."""
+    governor: Callable[[Callable[[], float], int, Any], Governor] = field(default=Governor, repr=False)
+    """Makes the closed loop."""
 
     def __post_init__(self) -> None:
         self.catalog = Catalog()
@@ -150,10 +153,13 @@ class Session(Declarations):
 
     # --- running ---------------------------------------------------------------------------------
 
-    def start(self, *sinks: Sink, fresh: bool = False, manual: bool = False) -> None:
+    def start(
+        self, *sinks: Sink, fresh: bool = False, manual: bool = False, record: str | Path | None = None
+    ) -> None:
         """Start all streams; answers go to the sinks, and to ``answers()``.
 
-        With ``manual`` nothing runs by itself: the caller hands batches and ticks to ``engine``.
+        With ``manual`` nothing runs by itself: the caller hands batches and ticks to ``engine``. ``record``
+        is a folder for all that an audit needs; it costs a full read of every batch.
         """
         if self._run is not None:
             done = "has been stopped; make another one with its state" if self._run.stopped else "is running"
@@ -171,6 +177,7 @@ class Session(Declarations):
                 driver_rows=self.settings.driver_rows,
                 salt=self.settings.salt,
                 ruler=self.ruler or self._governor(),
+                recorder=self._recorder(record, journal.root, fresh),
                 fault=self.fault,
             )
             if engine.versions.latest:
@@ -189,6 +196,11 @@ class Session(Declarations):
             raise
         self._run = run
 
+    def _recorder(self, folder: str | Path | None, state: Path, fresh: bool) -> Recorder | None:
+        if folder is None:
+            return None
+        return Recorder(Path(folder).resolve(), state, self.settings, fresh=fresh)
+
     def _governor(self) -> Governor | None:
         """What keeps batches to their interval; None where nothing is to be shed."""
         settings = self.settings
@@ -199,10 +211,11 @@ class Session(Declarations):
         split: Any = settings.shedding
 
         def budget() -> float:
-            around = self._run.spark_seconds() if self._run is not None else 0.0
+            run = self._run
+            around = run.spark_seconds() + run.engine.aside if run is not None else 0.0
             return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
 
-        return Governor(budget, cores, split)
+        return self.governor(budget, cores, split)
 
     def _executor(self) -> Executor:
         """Spark as we need it, with the functions that have been registered."""

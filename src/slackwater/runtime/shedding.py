@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.plan.slots import Slot, Slots
+from slackwater.plan.slots import Slot, Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
 from slackwater.runtime.samples import BATCH_SCHEMA
-from slackwater.spark.statement import WHOLE, companions
+from slackwater.spark.statement import FREQUENT_AT_MOST, WHOLE, companions
 
 COUNTING = ("__arrived", "__readable", "__latest", "__earliest", "__kept_", "__node_", "__late")
 """How the columns begin that count a batch and are no partials."""
@@ -66,9 +66,13 @@ class Shed:
     def rate(self, slot: Slot) -> float:
         return self.rates.get(slot.id, 1.0)
 
+    def rare_rate(self, slot: Slot) -> float:
+        """The rate of the groups that are not among its frequent ones."""
+        return self.rates.get(rare(slot.id), self.rate(slot))
+
     def samples(self, slot: Slot) -> bool:
         """Whether a slot sees only a part of the batch."""
-        return self.rate(slot) < 1.0 or bool(self.decision.blocks)
+        return min(self.rate(slot), self.rare_rate(slot)) < 1.0 or bool(self.decision.blocks)
 
     @property
     def drawn(self) -> bool:
@@ -78,18 +82,27 @@ class Shed:
     @property
     def root(self) -> float:
         """The largest rate of all: what the batch itself is cut to before anything is parsed."""
-        return max((self.rate(slot) for slot in self.slots.all), default=1.0)
+        if self.decision.sizes:
+            # a row's size is known only when it has been read
+            return 1.0
+        return max((max(self.rate(slot), self.rare_rate(slot)) for slot in self.slots.all), default=1.0)
 
     @property
     def distinct(self) -> list[float]:
         """The rates that are counted, rising."""
-        return sorted({self.rate(slot) for slot in self.slots.sheddable})
+        rates = {self.rate(slot) for slot in self.slots.sheddable}
+        return sorted(rates | {self.rare_rate(slot) for slot in self.slots.stratified})
 
     def parameters(self, since: int, first: int) -> tuple[int, ...]:
         """The numbers of the batch, in the order that statements look for them."""
         counted = [threshold(rate) for rate in self.distinct]
         counted += [WHOLE] * (self.slots.counters - len(counted))
         own = [threshold(self.rate(slot)) for slot in self.slots.sheddable]
+        for slot in self.slots.stratified:
+            hashes = list(self.decision.frequent.get(slot.id, ()))[:FREQUENT_AT_MOST]
+            own += [threshold(self.rare_rate(slot)), *hashes, *([0] * (FREQUENT_AT_MOST - len(hashes)))]
+        for slot in self.slots.sizable:
+            own += _fraction(self.decision.sizes.get(slot.id, 0.0))
         return (since, first, WHOLE, *counted, *own)
 
     def count(self, rows: pa.Table, read: int | None) -> None:
@@ -102,7 +115,8 @@ class Shed:
         self.passed = passed = int(pc.sum(rows["__arrived"]).as_py() or 0)
         names = sorted((n for n in rows.column_names if n.startswith("__node_")), key=lambda n: int(n[7:]))
         self.nodes = np.array([pc.sum(rows[n]).as_py() or 0 for n in names], dtype=float)
-        self.earliest = pc.min(rows["__earliest"]).as_py()
+        # where nothing can be shed, nothing asks for it
+        self.earliest = pc.min(rows["__earliest"]).as_py() if "__earliest" in rows.column_names else None
         if self.size is not None:
             self.arrived = self.size
         elif self.root >= 1.0 or read is None:
@@ -126,9 +140,20 @@ class Shed:
             arrived *= UNTOLD
             kept = {b: [round(arrived * share * r / len(kept)) for r in rates] for b in kept}
         rows = [
-            (step, slot.id, block, arrived, int(counts[rates.index(rate)]), rate, share, low, high)
+            (
+                step,
+                name,
+                block,
+                arrived,
+                int(counts[rates.index(rate)]),
+                rate,
+                share,
+                self.decision.sizes.get(name, 0.0),
+                low,
+                high,
+            )
             for slot in sampled
-            for rate in [self.rate(slot)]
+            for name, rate in self._named(slot)
             for block, counts in kept.items()
         ]
         columns = zip(*rows, strict=True)
@@ -136,6 +161,11 @@ class Shed:
             {n: pa.array(c, t) for (n, t), c in zip(_named(BATCH_SCHEMA), columns, strict=True)},
             schema=BATCH_SCHEMA,
         )
+
+    def _named(self, slot: Slot) -> list[tuple[str, float]]:
+        """The rates of a slot, by the names that they go under."""
+        own = [(slot.id, self.rate(slot))]
+        return [*own, (rare(slot.id), self.rare_rate(slot))] if slot.keys else own
 
     def draws(self, table_id: str) -> bool:
         """Whether some of a table's partials are of a sample."""
@@ -154,8 +184,10 @@ class Shed:
                 continue
             low, high = pc.min(rows[f"{column.id}_l"]).as_py(), pc.max(rows[f"{column.id}_h"]).as_py()
             if low is not None and high is not None and math.isfinite(low) and math.isfinite(high):
-                known = extremes.get(column.id, (low, high))
-                extremes[column.id] = (min(low, known[0]), max(high, known[1]))
+                # tables of different paths have partials of one name
+                name = f"{table_id}.{column.id}"
+                known = extremes.get(name, (low, high))
+                extremes[name] = (min(low, known[0]), max(high, known[1]))
 
     def members(self, table_id: str) -> list[int]:
         """The members of a signature that see only a part of the batch."""
@@ -172,7 +204,7 @@ class Shed:
         for column in self.plan.columns[table_id]:
             slot = self.slots.at(column.path or table.path)
             if slot is not None and self.samples(slot):
-                sampled += [column.id, *companions(column)]
+                sampled += [column.id, *companions(column), f"{column.id}_z", f"{column.id}_y"]
             else:
                 exact.append(column.id)
         return exact, sampled
@@ -189,8 +221,21 @@ class Shed:
             drawn = pc.is_in(rows["q"], pa.array(self.members(table_id), pa.int64()))
             return rows.filter(pc.invert(drawn)).select([*keys, *ids]), _stamped(rows.filter(drawn), step)
         exact, sampled = ([n for n in names if n in there] for names in self.columns(table_id))
+        strata = [n for n in there if n.startswith("stratum_")]
         whole = rows.select([*keys, *exact]) if exact or not sampled else None
-        return whole, _stamped(rows.select([*keys, *block, *sampled]), step) if sampled else None
+        return whole, _stamped(rows.select([*keys, *block, *strata, *sampled]), step) if sampled else None
+
+
+def _fraction(value: float) -> tuple[int, int]:
+    """A positive number as a fraction of two whole ones, good to fifteen digits; 0 is 0/1.
+
+    >>> _fraction(0.0), _fraction(2.5)
+    ((0, 1), (2500000000000000, 1000000000000000))
+    """
+    if value <= 0:
+        return 0, 1
+    power = max(0, min(18, 15 - math.floor(math.log10(value))))
+    return round(value * 10**power), 10**power
 
 
 def _stamped(rows: pa.Table, step: int) -> pa.Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,13 @@ from slackwater.plan.operators import OperatorNode
 from slackwater.plan.slots import Slot, Slots
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.runtime.shedding import Shed
+from slackwater.spark.statement import FREQUENT_AT_MOST
 from slackwater.statistics.costs import REMEMBERED, Costs, Observation, fit_costs
-from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
+from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics, strata_of
 
+GROUPS_AT_MOST = 20_000
+FORGOTTEN = 0.05
+"""Groups with less left than this part of a row are forgotten."""
 DECAY = 0.7
 """What is left of a batch's counts in the next one's."""
 
@@ -39,6 +43,7 @@ class _Sums:
     values: float = 0.0
     total: float = 0.0
     squares: float = 0.0
+    negative: bool = False
     least_group: float | None = None
     groups: int = 1
 
@@ -62,6 +67,8 @@ class Statistician:
     rate: float = 0.0
     _passed: dict[int, tuple[float, float]] = field(default_factory=dict)
     _sums: dict[str, _Sums] = field(default_factory=dict)
+    _groups: dict[str, tuple[dict[int, float], float]] = field(default_factory=dict)
+    """By slot: rows of each group, decayed, and of how many."""
     _observed: deque[Observation] = field(default_factory=deque)
     calibration: dict[str, float] = field(default_factory=dict)
     costs: Costs = field(default_factory=dict)
@@ -73,6 +80,17 @@ class Statistician:
         for slot in self.slots.all:
             self.calibration[f"python {slot.id}"] = PYTHON_ROW
         self.costs = dict(self.calibration)
+
+    def take_over(self, before: Statistician) -> None:
+        """Go on from what was known under another plan: all of it where the slots are the same ones."""
+        self.size, self.rate = before.size, before.rate
+        self.calibration.update({n: v for n, v in before.costs.items() if n in self.calibration})
+        self.costs = dict(self.calibration)
+        if before.slots == self.slots and before.nodes == self.nodes:
+            self.batches = before.batches
+            self._passed = dict(before._passed)
+            self._groups = dict(before._groups)
+            self._sums = {name: replace(sums) for name, sums in before._sums.items()}
 
     def arrived(self, rows: int, seconds: float) -> None:
         """Take note of a batch that held so many rows over so long a stretch of event time."""
@@ -88,6 +106,8 @@ class Statistician:
         for place, rows in zip(self.counted, shed.nodes, strict=False):
             old = self._passed.get(place, (0.0, 0.0))
             self._passed[place] = (old[0] * DECAY + float(rows), old[1] * DECAY + root)
+        for slot in self.slots.stratified:
+            self._count_groups(slot, shed)
         for slot in self.slots.all:
             kept = shed.kept_of(slot) if slot.sheddable else shed.passed
             for name in slot.steps:
@@ -128,6 +148,28 @@ class Statistician:
                 sums.values += _sum(rows[f"{column}_n"])
                 sums.total += _sum(rows[column])
                 sums.squares += _sum(rows[f"{column}_q"])
+                least = pc.min(rows[f"{column}_l"]).as_py()
+                sums.negative = sums.negative or (least is not None and least < 0)
+
+    def _count_groups(self, slot: Slot, shed: Shed) -> None:
+        """How many rows each group has, by its hash; rows that were dropped are added in proportion."""
+        plan = self.plan.steps[slot.steps[0]]
+        assert plan.presence is not None
+        rows = shed.partials.get(plan.presence[0])
+        if rows is None or f"group_{slot.id}" not in rows.column_names:
+            return
+        counts, of = self._groups.get(slot.id, ({}, 0.0))
+        counts = {h: n * DECAY for h, n in counts.items() if n * DECAY > FORGOTTEN}
+        frequent = set(shed.decision.frequent.get(slot.id, ()))
+        named = rows[f"group_{slot.id}"].to_numpy()
+        present = rows[plan.presence[1]].fill_null(0).to_numpy()
+        for h, n in zip(named.tolist(), present.tolist(), strict=True):
+            rate = (shed.rate(slot) if h in frequent else shed.rare_rate(slot)) * shed.share
+            if n and rate > 0:
+                counts[h] = counts.get(h, 0.0) + n / rate
+        if len(counts) > GROUPS_AT_MOST:
+            counts = dict(sorted(counts.items(), key=lambda item: -item[1])[:GROUPS_AT_MOST])
+        self._groups[slot.id] = (counts, of * DECAY + shed.arrived)
 
     def observe(self, table: str, terms: Mapping[str, float], seconds: float) -> None:
         """Take note of what the passes over one table had to do and how long they took."""
@@ -153,10 +195,13 @@ class Statistician:
             second = 1.0
             if sums.total and sums.values:
                 second = max(1.0, sums.squares * sums.values / sums.total**2)
-            queries[name] = QueryStatistics(max(share, 1e-9), second, sums.groups)
+            mean = sums.total / sums.values if sums.values and not sums.negative else None
+            queries[name] = QueryStatistics(max(share, 1e-9), second, sums.groups, mean)
+        found = {s: strata_of(counts, of, FREQUENT_AT_MOST) for s, (counts, of) in self._groups.items()}
+        strata = {s: told for s, told in found.items() if told is not None}
         passed = {place: rows / of for place, (rows, of) in self._passed.items() if of}
         return StreamStatistics(
-            self.stream, self.batches, self.size, self.rate, passed, queries, dict(self.costs)
+            self.stream, self.batches, self.size, self.rate, passed, queries, strata, dict(self.costs)
         )
 
 

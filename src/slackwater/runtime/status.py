@@ -18,7 +18,8 @@ class StreamStatus:
 
     `batch` (batches), `rows`, `late` and `unreadable` count since the start, and late and unreadable rows are
     among `rows`; `rate` is rows a second, `lag_s` how far the reading is behind the source. `progress` goes
-    from 0 to 1 where the stream has an end.
+    from 0 to 1 where the stream has an end. `kept` is the share of the last batch's rows that some query has
+    seen, `level` the loss level that was planned for: 0 while nothing is shed.
     """
 
     name: str
@@ -32,6 +33,13 @@ class StreamStatus:
     watermark: datetime | None = None
     progress: float | None = None
     state: StreamPhase = "running"
+    kept: float = 1.0
+    level: float = 0.0
+
+    @property
+    def sheds(self) -> bool:
+        """Whether the last batch was thinned out."""
+        return self.kept < 1.0 or self.level > 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

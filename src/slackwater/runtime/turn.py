@@ -27,6 +27,10 @@ class Turn(Work):
             self._note_sample()
         if self.counts.latest is not None:
             self.state.latest = max(self.counts.latest, self.state.latest or self.counts.latest)
+        recorded = self.decision.offsets.get("latest")
+        if recorded is not None:
+            # a run that is repeated: what it had seen of a sample is what new queries went by
+            self.state.latest = int(recorded)
         Finish(self).windows(stream, self._watermark())
         for plan in self.plan.steps_of_stream(stream):
             name = plan.step.name
@@ -61,6 +65,10 @@ class Turn(Work):
         before = self.state.watermark(self.decision.stream)
         if self.decision.kind != "batch":
             return max(before, self.decision.watermark)
+        recorded = self.decision.offsets.get("closed")
+        if recorded is not None:
+            # a run that is repeated closes windows where it did, so that the same rows are late
+            return max(before, int(recorded))
         reached = before if self.state.latest is None else self.state.latest - self.lateness
         promised = self.decision.offsets.get("to")
         if promised is not None and self.state.latest is not None:

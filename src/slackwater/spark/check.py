@@ -38,13 +38,44 @@ def check_with_spark(executor: Executor, plan: Plan) -> None:
         source = frames[step.path.source.lower()]
         key = (source.schema.simpleString(), _form(step))
         read = bool(plan.steps_on(step.name))
-        if key in executor.checked and not read:
-            continue
-        try:
-            frames[step.name.lower()] = _analyse(executor, source, step, catalog)
-        except PySparkException as error:
-            raise _complaint(catalog, step.name, error) from error
-        executor.checked.add(key)
+        if key not in executor.checked or read:
+            try:
+                frames[step.name.lower()] = _analyse(executor, source, step, catalog)
+            except PySparkException as error:
+                raise _complaint(catalog, step.name, error) from error
+            if key not in executor.checked and _sums_intervals(executor, source, step, catalog):
+                executor.numberless.add(key)
+            executor.checked.add(key)
+        if key in executor.numberless:
+            executor.unsampled.add(step.name.lower())
+        else:
+            executor.unsampled.discard(step.name.lower())
+
+
+def _sums_intervals(executor: Executor, source: DataFrame, step: Step, catalog: Catalog) -> bool:
+    """Whether an aggregate is over intervals of time, which no estimate is made of."""
+    calls = [
+        _call(step, i, catalog) for i, c in enumerate(step.calls) if c.function not in ("count", "min", "max")
+    ]
+    if not calls or (not any("interval" in t for _, t in source.dtypes) and not _may_subtract(step)):
+        return False
+    source.createOrReplaceTempView("checked__source")
+    tables = "checked__source s"
+    for lookup in step.path.lookups:
+        tables += f" LEFT JOIN `{safe_name(lookup.table)}` {lookup.alias} ON {lookup.on}"
+    found = executor.session.sql(
+        f"SELECT {', '.join(f'{c} AS a{i}' for i, c in enumerate(calls))} FROM {tables}"
+    )
+    return any("interval" in kind for _, kind in found.dtypes)
+
+
+def _may_subtract(step: Step) -> bool:
+    """Whether an argument is more than a column: a difference of times is an interval."""
+    return any(
+        not argument.replace("`", "").replace(".", "").isidentifier()
+        for c in step.calls
+        for argument in c.arguments
+    )
 
 
 def _form(step: Step) -> tuple[object, ...]:

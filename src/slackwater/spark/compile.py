@@ -6,12 +6,13 @@ been applied to the batch before. The plain texts are those of a stream that she
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slackwater.plan.model import Path, Step
 from slackwater.plan.passes import chunks, orders
 from slackwater.plan.signature import Signature, probe_rows, values_listed
+from slackwater.plan.slots import Slot
 from slackwater.plan.tables import Column, Plan, Table
 from slackwater.plan.tree import Operator
 from slackwater.spark.predicates import named_predicates
@@ -24,6 +25,7 @@ from slackwater.spark.statement import (
     Statement,
     aggregate,
     condition,
+    frequent,
     in_order,
     key_names,
     keys_of,
@@ -109,10 +111,10 @@ class _Inputs:
         named = [f"{sql} AS {name}" for sql, name in self.arguments.items()]
         return named + [f"({sql}) AS {name}" for sql, name in self.conditions.items()]
 
-    def aggregate(self, column: Column, *, sampled: bool) -> str:
+    def aggregate(self, column: Column, *, sampled: bool, tau: str | None = None) -> str:
         test = self.conditions[column.condition] if column.condition is not None else None
         argument = self.arguments[column.argument] if column.argument is not None else None
-        return aggregate(column, test, argument, sampled=sampled)
+        return aggregate(column, test, argument, sampled=sampled, tau=tau)
 
 
 def _flagged(
@@ -131,7 +133,7 @@ def _flagged(
         aggregates = []
         for column, path, slot in zip(chunk, paths, slots, strict=True):
             operators = tuple(named.get(p, p) if isinstance(p, str) else p for p in path)
-            test = condition(operators, shedding.test(slot))
+            test = condition(operators, shedding.test(slot, table.keys))
             if column.condition is not None:
                 test = f"{test} AND ({column.condition})"
             tests.append(test)
@@ -145,12 +147,30 @@ def _flagged(
             wanted = "" if "true" in tests else f" AND ({' OR '.join(dict.fromkeys(tests))})"
             where = f" WHERE {since()}{wanted}"
         counts = "" if grouped else "/*counts*/"
-        rows = rows_of(lookups_of(chunk))
-        if named:
-            items = ", ".join(f"({sql}) AS {name.removeprefix('s.')}" for sql, name in named.items())
-            rows = f"(SELECT s.*, {items} FROM {rows}) s"
+        rows = rows_of(lookups_of(chunk), _guards(chunk, slots, shedding))
+        strata = [s for s in dict.fromkeys(slots) if s is not None and s.keys and s.keys == table.keys]
+        items = [f"({sql}) AS {name.removeprefix('s.')}" for sql, name in named.items()]
+        items += [shedding.frequent_sql(slot) for slot in strata]
+        if items:
+            rows = f"(SELECT s.*, {', '.join(items)} FROM {rows}) s"
+        for slot in strata:
+            selected += f", max(CASE WHEN s.{frequent(slot)} THEN 0 ELSE 1 END) AS stratum_{slot.id}"
+            selected += f", xxhash64({', '.join(slot.keys)}) AS group_{slot.id}"
         sql = f"SELECT {selected}{counts} FROM {rows}{where} GROUP BY {', '.join(by)}"
         yield Statement(id_, sql, tuple(c.id for c in chunk))
+
+
+def _guards(columns: tuple[Column, ...], slots: Sequence[Slot | None], shedding: Shedding) -> dict[str, str]:
+    """By lookup: what a row must pass for some path to want it looked up; none where one wants all rows."""
+    wanting: dict[str, dict[str | None, None]] = {}
+    for column, slot in zip(columns, slots, strict=True):
+        for lookup in column.path.lookups if column.path is not None else ():
+            wanting.setdefault(lookup.alias, {})[shedding.test(slot)] = None
+    return {
+        alias: f"({' OR '.join(t for t in tests if t is not None)})"
+        for alias, tests in wanting.items()
+        if None not in tests
+    }
 
 
 def _physical(
@@ -164,7 +184,10 @@ def _physical(
     path = table.path
     assert path is not None
     slot = shedding.slots.at(path)
-    test = condition(in_order(path, order), shedding.test(slot))
+    sized = slot is not None and slot.summed is not None
+    thinned = shedding.sized_test(slot) if slot is not None and sized else shedding.test(slot)
+    test = condition(in_order(path, order), thinned)
+    tau = shedding.tau(slot) if slot is not None and sized else None
     inputs = _Inputs.of(columns)
     blocks = ["s.__block AS block"] if shedding.blocks else []
     inner = ["s.__t", "s.__part", "s.__seq", "s.__p", "s.__i", *blocks, *keys_of(table)]
@@ -178,7 +201,7 @@ def _physical(
     if table.kind in ("rows", "states"):
         kept = ", ".join([f"{by_time} AS pane", *key_names(table), "s.__t", "s.__part", "s.__seq"])
         return Statement(id_, f"SELECT {kept} FROM ({rows}) s")
-    aggregates = [inputs.aggregate(c, sampled=slot is not None) for c in columns]
+    aggregates = [inputs.aggregate(c, sampled=slot is not None, tau=tau) for c in columns]
     outer = ", ".join([*names, *aggregates])
     grouped = f"SELECT *, {by_time} AS pane FROM ({rows}) s"
     sql = f"SELECT {outer} FROM ({grouped}) s GROUP BY {', '.join(names)}"

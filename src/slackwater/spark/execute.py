@@ -43,6 +43,10 @@ class Executor:
         self._scalars = dict(scalars)
         self._tables: dict[str, DataFrame] = {}
         self._unique: set[Lookup] = set()
+        self.numberless: set[object] = set()
+        """Those of them that aggregate intervals of time."""
+        self.unsampled: set[str] = set()
+        """Steps of such a form, by name: they are always exact."""
         self.checked: set[object] = set()
         """Forms of queries that Spark has accepted."""
         self._prepared: dict[str, dict[str, str]] = {}
@@ -98,6 +102,11 @@ class Executor:
         except SPARK_ERRORS as error:
             raise SourceError(f"table {table.name}: {first_line(error)}") from error
         self._tables[table.sql] = kept
+
+    def stored_table(self, table: CreateTable) -> DataFrame:
+        """The rows of a stored table, as lookups see them."""
+        self.open_table(table)
+        return self._tables[table.sql]
 
     def pretend_table(self, table: CreateTable) -> None:
         """A table of the declared columns without rows: for checks that read nothing."""

@@ -97,6 +97,12 @@ def _land(
         .withColumn("__seq", monotonically_increasing_id())
         .selectExpr("*", f"(__part << 32) + (__seq & {2**33 - 1}) div {BLOCK} AS __block")
     )
+    if stream.payload == "json":
+        # as a broker would hand it on: text, to be parsed in every batch
+        columns = ", ".join(f"`{c.name}`" for c in stream.columns)
+        placed = placed.selectExpr(
+            f"to_json(struct({columns})) AS value", "__t", "__part", "__seq", "__block"
+        )
     folder.mkdir(parents=True)
     # pages as long as blocks, so that a block can be read without those around it
     pages = placed.write.option("parquet.page.row.count.limit", str(BLOCK))

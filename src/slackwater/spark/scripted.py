@@ -35,11 +35,16 @@ class ScriptedSource:
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
         return {"index": int(str(before["index"])) + 1 if before is not None else 0}
 
-    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[list[tuple[int, int]]]:
         return []
 
     def frame(
-        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+        self,
+        session: SparkSession,
+        batch: DataFrame,
+        offsets: Offsets,
+        before: Offsets | None = None,
+        blocks: Sequence[int] = (),
     ) -> DataFrame | None:
         index = int(str(offsets["index"]))
         if index >= len(self._batches) or self._batches[index].num_rows == 0:

@@ -21,15 +21,20 @@ class StreamSource(Protocol):
         """Where the rows of a new batch are, given the batch before."""
 
     def frame(
-        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+        self,
+        session: SparkSession,
+        batch: DataFrame,
+        offsets: Offsets,
+        before: Offsets | None = None,
+        blocks: Sequence[int] = (),
     ) -> DataFrame | None:
         """The rows with ``__t``, ``__part`` and ``__seq``; None where there are none.
 
         Of chosen blocks only, where some are given, each row then with its ``__block``.
         """
 
-    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
-        """The blocks that a batch can be read by, each with how many rows it has."""
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[list[tuple[int, int]]]:
+        """The blocks that a batch can be read by, each with how many rows it has, by partition."""
 
     def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
         """How many rows a batch has, before it is read; None where the source cannot tell."""
@@ -57,5 +62,6 @@ class StreamSource(Protocol):
     def identifies_rows(self) -> bool:
         """Its rows have a partition and a number that are the same whenever they are read."""
 
-    skips: bool
-    """Parts of a batch can be left unread."""
+    @property
+    def skips(self) -> bool:
+        """Parts of a batch can be left unread."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +15,7 @@ from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
 from slackwater.spark.execute import first_line
 from slackwater.spark.files import cast_column, csv_layout, declared_schema, local_files, read_nanoseconds
+from slackwater.spark.kafka_blocks import block_sql, blocks_of, readings, stretches
 from slackwater.spark.landing import land
 from slackwater.spark.source import Offsets, StreamSource
 from slackwater.spark.trace import TRAFFIC_COLUMNS, TrafficTrace
@@ -30,7 +31,6 @@ class SparkSource:
     as_fast_as_it_goes = False
     cheap_to_read = False
     tells_time = False
-    skips = False
 
     def __init__(self, session: SparkSession, stream: CreateStream) -> None:
         self._session = session
@@ -84,7 +84,8 @@ class SparkSource:
                 "where they are inside the payload"
             )
         columns = [cast_column(c, self._nanos) for c in stream.columns]
-        frame = frame.selectExpr(*columns, *self._identity(frame))
+        kept = [n for n in ("__block",) if n in frame.columns]
+        frame = frame.selectExpr(*columns, *self._identity(frame), *kept)
         if stream.time_expression is not None:
             frame = frame.selectExpr("*", f"CAST({stream.time_expression} AS TIMESTAMP) AS `{stream.time}`")
         return frame.selectExpr("*", f"unix_micros(CAST(`{stream.time}` AS TIMESTAMP)) AS __t")
@@ -93,12 +94,13 @@ class SparkSource:
         """The payload's fields beside the columns that say where a row comes from."""
         stream = self._stream
         names = [n for n in frame.columns if n in ("topic", "partition", "offset")]
+        blocks = [n for n in ("__block",) if n in frame.columns]
         if "value" not in frame.columns:
             raise SourceError(
                 f"stream {stream.name}: FORMAT {stream.payload} reads the column value, and {stream.format} "
                 f"delivers {', '.join(frame.columns)}; leave FORMAT out"
             )
-        carried = [f"`{n}` AS `__{n}`" for n in names]
+        carried = [f"`{n}` AS `__{n}`" for n in names] + blocks
         if stream.format.lower() in FILE_FORMATS:
             names.append("file")
             carried.append("_metadata.file_path AS __file")
@@ -108,7 +110,7 @@ class SparkSource:
         options = ", ".join(_quoted(text) for pair in stream.payload_options for text in pair)
         arguments = f"CAST(value AS STRING), {schema}" + (f", map({options})" if options else "")
         return frame.selectExpr(f"from_{stream.payload}({arguments}) AS __payload", *carried).selectExpr(
-            "__payload.*", *(f"`__{n}`" for n in names)
+            "__payload.*", *(f"`__{n}`" for n in names), *blocks
         )
 
     def _identity(self, frame: DataFrame) -> list[str]:
@@ -118,29 +120,62 @@ class SparkSource:
         if {"topic", "partition", "offset"} <= set(frame.columns):
             return ["concat(topic, '/', lpad(partition, 10, '0')) AS __part", "offset AS __seq"]
         if self._stream.format.lower() in FILE_FORMATS:
-            return [f"{'__file' if self._stream.payload is not None else '_metadata.file_path'} AS __part"]
+            file = "__file" if self._stream.payload is not None else "_metadata.file_path"
+            # only Parquet numbers the rows of a file
+            numbered = self._stream.format.lower() == "parquet" and self._stream.payload is None
+            return [f"{file} AS __part", *(["_metadata.row_index AS __seq"] if numbered else [])]
         return []
 
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
         return {}
 
-    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
-        return []
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[list[tuple[int, int]]]:
+        return blocks_of(stretches(offsets, before) or ())
 
     def frame(
-        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+        self,
+        session: SparkSession,
+        batch: DataFrame,
+        offsets: Offsets,
+        before: Offsets | None = None,
+        blocks: Sequence[int] = (),
     ) -> DataFrame | None:
+        if blocks:
+            return self._part(session, offsets, before, blocks)
         # Spark numbers the rows of a batch, not those of a stream
         missing = {"__part": "CAST(spark_partition_id() AS BIGINT)", "__seq": "monotonically_increasing_id()"}
         added = [f"{sql} AS {name}" for name, sql in missing.items() if name not in batch.columns]
         return batch.selectExpr("*", *added) if added else batch
 
+    def _part(
+        self, session: SparkSession, offsets: Offsets, before: Offsets | None, blocks: Sequence[int]
+    ) -> DataFrame:
+        """The rows of chosen blocks, read by their offsets; the batch that Spark has made is not touched."""
+        found = stretches(offsets, before)
+        assert found is not None
+        options = {
+            k: v
+            for k, v in self._stream.options
+            if k.lower().startswith("kafka.") or k.lower() == "includeheaders"
+        }
+        reads = [
+            session.read.format("kafka").options(**options, **chosen).load()
+            for chosen in readings(found, blocks)
+        ]
+        together = reduce(DataFrame.unionAll, reads)
+        return self._normalised(together.selectExpr("*", f"{block_sql(found)} AS __block"))
+
     @property
     def identifies_rows(self) -> bool:
         return {"__part", "__seq"} <= set(self._frame.columns)
 
+    @property
+    def skips(self) -> bool:
+        return self._stream.format.lower() == "kafka"
+
     def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
-        return kafka_rows(offsets, before)
+        found = stretches(offsets, before)
+        return None if found is None else sum(s.rows for s in found)
 
     def ended(self, offsets: Offsets) -> bool:
         return False
@@ -153,32 +188,6 @@ class SparkSource:
 
     def release(self, offsets: Offsets) -> None:
         pass
-
-
-def kafka_rows(offsets: Offsets, before: Offsets | None) -> int | None:
-    """Rows between the offsets of two Kafka batches: {topic: {partition: offset}} as Spark writes them.
-
-    >>> kafka_rows({"spark": ['{"t":{"0":15,"1":7}}']}, {"spark": ['{"t":{"0":10,"1":7}}']})
-    5
-    """
-    if before is None:
-        return None
-    try:
-        ends, begins = ([json.loads(t) for t in _listed(o)] for o in (offsets, before))
-        return sum(
-            int(end) - int(begins[i].get(topic, {}).get(partition, end))
-            for i, source in enumerate(ends)
-            for topic, partitions in source.items()
-            for partition, end in partitions.items()
-        )
-    except (ValueError, TypeError, AttributeError, IndexError):
-        # the offsets of another source
-        return None
-
-
-def _listed(offsets: Offsets) -> list[str]:
-    found = offsets.get("spark")
-    return [str(text) for text in found] if isinstance(found, list) else []
 
 
 def _quoted(text: str) -> str:
@@ -208,6 +217,11 @@ def open_source(
             "and this version has no hub to run it"
         )
     if format_ == "replay":
+        if stream.payload not in (None, "json"):
+            raise SourceError(
+                f"stream {stream.name}: a replay hands rows on as they are, or with FORMAT json as text "
+                f"to be parsed in every batch; got FORMAT {stream.payload}"
+            )
         speed = _speed(stream, options)
         trace = land(session, stream, folder / "trace", rows_per_batch)
         return TraceSource(session, stream, trace, speed, rows_per_batch, clock)

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
+from sqlglot import exp, parse_one
+
+from slackwater.language.dialect import SparkText
 from slackwater.plan.model import Lookup, Path
 from slackwater.plan.scope import safe_name
 from slackwater.plan.slots import Slot, Slots
@@ -73,12 +77,58 @@ class Shedding:
             return ALWAYS
         return THRESHOLDS + self.slots.counters + self.slots.numbers[slot.id]
 
-    def test(self, slot: Slot | None) -> str | None:
-        """What a row must pass for a slot; None where it sheds nothing."""
-        return None if slot is None else f"s.__u < get(s.__p, s.__i + {self.position(slot)})"
+    def test(self, slot: Slot | None, keys: tuple[str, ...] = ()) -> str | None:
+        """What a row must pass for a slot; None where it sheds nothing.
+
+        In a pass that groups by the slot's ``keys``, frequent groups have one threshold, all others another.
+        """
+        if slot is None:
+            return None
+        place = str(self.position(slot))
+        if slot.keys and slot.keys == keys:
+            place = f"CASE WHEN s.{frequent(slot)} THEN {place} ELSE {self.rare_position(slot)} END"
+        return f"s.__u < get(s.__p, s.__i + {place})"
+
+    def sized_test(self, slot: Slot) -> str:
+        """The same for rows that may be kept in proportion to their size: u < |v|/τ, where a τ is given."""
+        assert slot.summed is not None
+        size = f"abs(CAST({slot.summed} AS DOUBLE))"
+        by_size = f"s.__u < least({WHOLE}D, {size} / ({self.tau(slot)}) * {WHOLE}D)"
+        given = f"get(s.__p, s.__i + {self.tau_position(slot)}) > 0"
+        return f"(CASE WHEN {given} THEN {by_size} ELSE {self.test(slot)} END)"
+
+    def tau_position(self, slot: Slot) -> int:
+        """Where a slot's τ is, as a numerator and a denominator."""
+        strata = len(self.slots.stratified) * (1 + FREQUENT_AT_MOST)
+        before = THRESHOLDS + self.slots.counters + len(self.slots.sheddable) + strata
+        return before + 2 * [s.id for s in self.slots.sizable].index(slot.id)
+
+    def tau(self, slot: Slot) -> str:
+        """A slot's τ, 0 where rows are kept whatever their size."""
+        place = self.tau_position(slot)
+        return f"CAST(get(s.__p, s.__i + {place}) AS DOUBLE) / get(s.__p, s.__i + {place + 1})"
+
+    def rare_position(self, slot: Slot) -> int:
+        """Where a slot's threshold for rare groups is; the hashes of its frequent groups follow it."""
+        number = [s.id for s in self.slots.stratified].index(slot.id)
+        before = THRESHOLDS + self.slots.counters + len(self.slots.sheddable)
+        return before + number * (1 + FREQUENT_AT_MOST)
+
+    def frequent_sql(self, slot: Slot) -> str:
+        """Whether a row's group is one of the frequent ones, as an item."""
+        first = self.rare_position(slot) + 1
+        listed = ", ".join(f"get(s.__p, s.__i + {first + i})" for i in range(FREQUENT_AT_MOST))
+        return f"(xxhash64({', '.join(slot.keys)}) IN ({listed})) AS {frequent(slot)}"
 
 
 EXACT = Shedding()
+FREQUENT_AT_MOST = 16
+"""Groups that are told from the rest: one comparison each for every row."""
+
+
+def frequent(slot: Slot) -> str:
+    """The column that says whether a row's group is a frequent one."""
+    return f"__frequent_{slot.id}"
 
 
 def since() -> str:
@@ -99,9 +149,28 @@ def rows_of(lookups: tuple[Lookup, ...], guards: Mapping[str, str] | None = None
     for lookup in lookups:
         table = safe_name(lookup.table)
         guard = (guards or {}).get(lookup.alias)
-        on = lookup.on if guard is None else f"{guard} AND {lookup.on}"
+        on = lookup.on if guard is None else _guarded(lookup, guard)
         text += f" LEFT JOIN (SELECT *, true AS __hit FROM `{table}`) {lookup.alias} ON {on}"
     return text
+
+
+@cache
+def _guarded(lookup: Lookup, guard: str) -> str:
+    """A lookup's condition that looks nothing up for rows which fail a test: their key is NULL.
+
+    A test beside the keys would come after the lookup, since an outer join may not drop rows before it.
+
+    >>> _guarded(Lookup("t", "l_t_1", "l_t_1.`a` = s.`x` AND l_t_1.`b` = 2", ("a", "b"), True), "s.ok")
+    'l_t_1.`a` = CASE WHEN s.ok THEN s.`x` END AND l_t_1.`b` = 2'
+    """
+    tree = parse_one(lookup.on, dialect=SparkText)
+    test = parse_one(guard, dialect=SparkText)
+    for equality in list(tree.find_all(exp.EQ)):
+        for side in (equality.left, equality.right):
+            tables = {column.table for column in side.find_all(exp.Column)}
+            if tables and lookup.alias not in tables:
+                side.replace(exp.Case(ifs=[exp.If(this=test.copy(), true=side.copy())]))
+    return tree.sql(dialect=SparkText)
 
 
 def condition(operators: tuple[Operator, ...], *before: str | None) -> str:
@@ -134,19 +203,31 @@ def in_order(path: Path, order: Mapping[Path, tuple[Operator, ...]]) -> tuple[Op
     return order.get(path, (*path.lookups, *path.predicates))
 
 
-def aggregate(column: Column, test: str | None, x: str | None, *, sampled: bool = False) -> str:
+def aggregate(
+    column: Column, test: str | None, x: str | None, *, sampled: bool = False, tau: str | None = None
+) -> str:
     """A partial as SQL, over the argument (or 1) of the rows that pass the test.
 
     FILTER is half as costly in generated code as a CASE around the argument. Where the column is
-    ``sampled``, what its variance needs comes with it.
+    ``sampled``, what its variance needs comes with it; also for rows kept in proportion to their size, where
+    there may be a ``tau``.
     """
     where = "" if test is None or test == "true" else f" FILTER (WHERE {test})"
     value = x if x is not None else "1"
     items = {column.id: column.template, **(companions(column) if sampled else {})}
-    return ", ".join(
-        f"{' * '.join(call.replace('{x}', value) + where for call in template.split(' * '))} AS {name}"
-        for name, template in items.items()
-    )
+    if tau is not None and column.template.startswith("sum("):
+        number = "cast({x} as double)"
+        weighed = f"greatest(abs({number}), {tau})"
+        chance = f"coalesce(least(1D, abs({number}) / ({tau})), 1D)"
+        items[f"{column.id}_z"] = f"sum(sign({number}) times {weighed})"
+        items[f"{column.id}_y"] = f"sum({weighed} times {weighed} times (1D - {chance}))"
+    return ", ".join(f"{_filtered(t, value, where)} AS {name}" for name, t in items.items())
+
+
+def _filtered(template: str, value: str, where: str) -> str:
+    """A template over a value; each aggregate of a product is filtered, ``times`` multiplies within one."""
+    calls = [call.replace("{x}", value) + where for call in template.split(" * ")]
+    return " * ".join(calls).replace(" times ", " * ")
 
 
 def companions(column: Column) -> dict[str, str]:

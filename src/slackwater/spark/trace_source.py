@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from slackwater.language.statements import CreateStream
+from slackwater.spark.files import declared_schema
 from slackwater.spark.source import Offsets
 from slackwater.spark.trace import Trace, blocks_between, first_block, rows_between
 
@@ -54,18 +55,24 @@ class TraceSource:
             high = min(high, self._trace.end)
         return {"from": low, "to": high}
 
-    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[tuple[int, int]]:
-        return blocks_between(self._trace, int(str(offsets["from"])), int(str(offsets["to"])))
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[list[tuple[int, int]]]:
+        return [blocks_between(self._trace, int(str(offsets["from"])), int(str(offsets["to"])))]
 
     def frame(
-        self, session: SparkSession, batch: DataFrame, offsets: Offsets, blocks: Sequence[int] = ()
+        self,
+        session: SparkSession,
+        batch: DataFrame,
+        offsets: Offsets,
+        before: Offsets | None = None,
+        blocks: Sequence[int] = (),
     ) -> DataFrame | None:
         low, high = int(str(offsets["from"])), int(str(offsets["to"]))
         files = [s.path for s in self._trace.segments(low, high)] if high > low else []
         if not files:
             return None
-        declared = [f"`{c.name}` {c.type}" for c in self._stream.columns]
-        if self._stream.time_expression is not None:
+        text = self._stream.payload is not None
+        declared = ["value STRING"] if text else [f"`{c.name}` {c.type}" for c in self._stream.columns]
+        if self._stream.time_expression is not None and not text:
             declared.append(f"`{self._stream.time}` TIMESTAMP")
         schema = ", ".join([*declared, "__t BIGINT", "__part BIGINT", "__seq BIGINT"])
         if blocks:
@@ -80,7 +87,19 @@ class TraceSource:
         bounds = f"cast(split('{low},{high},{self._trace.start}', ',') as array<bigint>)"
         index = "coalesce(cast(__t & 0 as int), 0)"
         at = f"coalesce(__t, get({bounds}, {index} + 2))"
-        return rows.where(f"{at} >= get({bounds}, {index}) AND {at} < get({bounds}, {index} + 1)")
+        rows = rows.where(f"{at} >= get({bounds}, {index}) AND {at} < get({bounds}, {index} + 1)")
+        return self._parsed(rows) if text else rows
+
+    def _parsed(self, rows: DataFrame) -> DataFrame:
+        """Rows that lie there as JSON: their fields beside what tells when and where they are."""
+        schema = declared_schema(self._stream.columns).replace("'", "\\'")
+        rest = [n for n in rows.columns if n != "value"]
+        parsed = rows.selectExpr(f"from_json(value, '{schema}') AS __payload", *rest)
+        fields = parsed.selectExpr("__payload.*", *rest)
+        if self._stream.time_expression is None:
+            return fields
+        time = f"CAST({self._stream.time_expression} AS TIMESTAMP) AS `{self._stream.time}`"
+        return fields.selectExpr("*", time)
 
     def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
         return rows_between(self._trace, int(str(offsets["from"])), int(str(offsets["to"])))

@@ -9,7 +9,7 @@ Reference: Särndal, Swensson, Wretman, Model Assisted Survey Sampling (1992), s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,14 @@ class Samples:
     """
     unseen: Floats
     """By cell: rows that arrived but were not kept, over all sampled batches that overlap the cell."""
+
+
+def entries_of(samples: Samples, chosen: npt.NDArray[np.bool_]) -> Samples:
+    """The same cells with some of the entries only."""
+    by_entry = (
+        "cell", "batch", "arrived", "kept", "rate", "block", "blocks", "share", "kept_total", "kept_squares",
+    )  # fmt: skip
+    return replace(samples, **{name: getattr(samples, name)[chosen] for name in by_entry})
 
 
 @dataclass(frozen=True)

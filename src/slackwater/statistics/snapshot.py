@@ -18,6 +18,16 @@ class QueryStatistics:
     second: float = 1.0
     """Mean square over squared mean of what is summed: (σ² + μ²)/μ²; 1 for a count."""
     groups: int = 1
+    mean: float | None = None
+    """Of what is summed, where none of it is negative."""
+
+    def by_size(self, window_rows: float) -> float:
+        """r where rows are kept in proportion to their size: 1/(s·N), however the values scatter.
+
+        >>> QueryStatistics(0.5, 9.0).by_size(100)
+        0.02
+        """
+        return 1.0 / max(self.share * window_rows, 1e-9)
 
     def spread(self, final: str, window_rows: float) -> float:
         """r: the relative variance of the calibrated estimate at rate P is r·(1 − P)/P.
@@ -51,6 +61,45 @@ class QueryStatistics:
         return math.sqrt(self.second / (2 * rows) * math.log(2 / (1 - confidence)))
 
 
+FREQUENT_TIMES = 4.0
+"""So many times the rows of the least group make a group a frequent one."""
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Groups of a slot told apart: the frequent ones by their hashes, and all others, which are rare.
+
+    Shares are of the rows that arrive: of all groups of a kind, and of the least of them.
+    """
+
+    frequent: tuple[int, ...]
+    share: float
+    least: float
+    rare_share: float
+    rare_least: float
+
+
+def strata_of(counts: Mapping[int, float], of: float, at_most: int) -> Strata | None:
+    """Tell frequent groups from rare ones, by how many of so many rows each has; None where it gains nothing.
+
+    >>> strata_of({1: 600.0, 2: 300.0, 3: 9.0, 4: 1.0}, 1000.0, 2)
+    Strata(frequent=(1, 2), share=0.9, least=0.3, rare_share=0.01, rare_least=0.001)
+    >>> strata_of({1: 60.0, 2: 50.0}, 1000.0, 2) is None
+    True
+    """
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if len(ordered) < 2 or of <= 0:
+        return None
+    least = ordered[-1][1]
+    chosen = [(h, n) for h, n in ordered[:at_most] if n >= FREQUENT_TIMES * least]
+    total = sum(n for _, n in ordered)
+    held = sum(n for _, n in chosen)
+    if not chosen or held < 0.3 * total:
+        # what is kept of the rare ones would be most of the rows
+        return None
+    return Strata(tuple(h for h, _ in chosen), held / of, chosen[-1][1] / of, (total - held) / of, least / of)
+
+
 @dataclass(frozen=True)
 class StreamStatistics:
     """One stream after some batches."""
@@ -65,4 +114,6 @@ class StreamStatistics:
     passed: Mapping[int, float] = field(default_factory=dict)
     """By operator: rows that leave it, for each row that arrives."""
     queries: Mapping[str, QueryStatistics] = field(default_factory=dict)
+    strata: Mapping[str, Strata] = field(default_factory=dict)
+    """By slot whose groups differ enough to have two rates."""
     costs: Costs = field(default_factory=dict)

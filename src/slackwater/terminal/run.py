@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from slackwater.runtime.journal import check_root
+from slackwater.runtime.recording import check_recording_folder
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
 from slackwater.spark.session import build_session, stderr_to
@@ -28,6 +29,7 @@ def run_file(
     fresh: bool,
     register: Callable[[Session], None],
     console: Console,
+    record: Path | None = None,
 ) -> None:
     """Run until the streams end, the time is over or the user interrupts."""
     # what is for people goes to stderr where answers take stdout
@@ -39,6 +41,8 @@ def run_file(
     fresh = fresh or finished is not None
     # before Spark takes its seconds to start
     check_root(root)
+    if record is not None:
+        check_recording_folder(record)
     sinks: list[Sink] = []
     if answers is not None:
         sinks.append(sink_for(answers, overwrite=overwrite))
@@ -54,7 +58,7 @@ def run_file(
         talk.print(explained, highlight=False, soft_wrap=True, markup=False)
     try:
         with talk.status("opening streams and tables …"):
-            session.start(*sinks, fresh=fresh)
+            session.start(*sinks, fresh=fresh, record=record)
         if session.not_run:
             talk.print(f"not run by this version: {', '.join(session.not_run)}, which read LATEST(…)")
         ended = _watch(session, console, live, seconds)

@@ -148,6 +148,9 @@ def _streams_table(streams: Sequence[StreamStatus], width: int, room: int, *, li
         columns.append(_numbers("rows", [show_number(s.rows) for s in shown]))
     if not live:
         columns.append(_numbers("batches", [show_number(s.batch) for s in shown]))
+    if live and any(s.sheds for s in shown):
+        columns.append(_numbers("kept", [f"{s.kept:.0%}" for s in shown]))
+        columns.append(_numbers("level", [f"{s.level:.2f}" for s in shown]))
     columns.append(_numbers("late", [compact(s.late) if live else show_number(s.late) for s in shown]))
     if any(s.unreadable for s in shown):
         columns.append(_numbers("unreadable", [compact(s.unreadable) for s in shown]))

@@ -1,0 +1,1 @@
+"""The papers' experiments run again on the real pipeline: ``slackwater reproduce NAME``."""

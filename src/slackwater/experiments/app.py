@@ -1,0 +1,125 @@
+"""The command line of the experiments: ``slackwater reproduce sampling-load``, ``-time``, ``-burst``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from slackwater.benchmarks.report import progress
+from slackwater.experiments import report
+from slackwater.experiments.packets import DATA
+
+if TYPE_CHECKING:
+    from slackwater.spark.execute import SparkSession
+
+reproduce = typer.Typer(
+    name="reproduce",
+    help="The papers' experiments again, on the real pipeline, with their plots.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Json = Annotated[Path | None, typer.Option("--json", help="Write figures and series to this file.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the plot into this file (.svg).")]
+Quick = Annotated[bool, typer.Option("--quick", help="Tiny: checks that it works, shows nothing.")]
+Data = Annotated[
+    Path, typer.Option("--data", help="Where the real packets are; without them they are generated.")
+]
+Generated = Annotated[
+    bool, typer.Option("--generated", help="Generated packets, even if there are real ones.")
+]
+Measured = tuple[Mapping[str, float], Mapping[str, Any]]
+"""Figures, and the series that the plot is drawn from."""
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    from slackwater.spark.session import build_session
+
+    session = build_session("slackwater-reproduce")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _reproduce(
+    name: str,
+    json: Path | None,
+    plot: Path | None,
+    draw: Callable[[Mapping[str, Any], Path], None],
+    measure: Callable[[SparkSession, Path, Progress], Measured],
+) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="slackwater-reproduce-") as folder,
+        progress() as shown,
+        _spark() as spark,
+    ):
+        figures, series = measure(spark, Path(folder), shown)
+    report.write(name, figures, series, json)
+    if plot is not None:
+        draw(series, plot)
+
+
+@reproduce.command()
+def sampling_load(
+    json: Json = None,
+    plot: Plot = None,
+    quick: Quick = False,
+    data: Data = DATA,
+    generated: Generated = False,
+) -> None:
+    """Error against load: dropping at the input, the paper's split and ours, at up to ten capacities."""
+    from slackwater.experiments import plots
+    from slackwater.experiments import sampling_load as module
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        sizes = module.QUICK if quick else module.FULL
+        found = module.sampling_load(spark, folder, None if generated else data, sizes, shown)
+        return found.figures, found.curves
+
+    _reproduce("sampling-load", json, plot, plots.plot_load, measure)
+
+
+@reproduce.command()
+def sampling_time(
+    json: Json = None,
+    plot: Plot = None,
+    quick: Quick = False,
+    data: Data = DATA,
+    generated: Generated = False,
+) -> None:
+    """Error over time at three times the capacity."""
+    from slackwater.experiments import plots
+    from slackwater.experiments import sampling_time as module
+    from slackwater.experiments.sampling_load import FULL, QUICK
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        sizes = QUICK if quick else FULL
+        found = module.sampling_time(spark, folder, None if generated else data, sizes, shown)
+        return found.figures, {"seconds": found.seconds, "errors": found.errors}
+
+    _reproduce("sampling-time", json, plot, plots.plot_time, measure)
+
+
+@reproduce.command()
+def sampling_burst(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
+    """A burst and a flood, live: batches keep to their interval, and answers are exact again afterwards."""
+    from slackwater.experiments import plots
+    from slackwater.experiments import sampling_burst as module
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        found = module.sampling_burst(spark, folder, module.QUICK if quick else module.FULL, shown)
+        return found.figures, found.series
+
+    _reproduce("sampling-burst", json, plot, plots.plot_burst, measure)
+
+
+if __name__ == "__main__":
+    reproduce()

@@ -1,0 +1,188 @@
+"""What is known of a run's load at one moment, for `explain --live` and for forecasts: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slackwater.language.contracts import Error
+from slackwater.plan.operators import OperatorKind, OperatorNode, operators_of
+from slackwater.planners.decision import Decision
+from slackwater.planners.forecast import Machine, half_width
+from slackwater.planners.sampling import StreamLoad, demands_of, terms_of
+from slackwater.runtime.engine import Engine
+from slackwater.runtime.governor import ALIKE, SHARES, Governor
+from slackwater.statistics.costs import Costs, predicted
+from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
+
+
+@dataclass(frozen=True)
+class OperatorInsight:
+    """One operator of a stream's tree; rows are for each row that arrives, and None where not counted."""
+
+    label: str
+    kind: OperatorKind
+    parent: int
+    rows_in: float | None
+    rows_out: float | None
+    seconds: float | None
+    """For each row that it sees; None where it has no time of its own."""
+
+    @property
+    def selectivity(self) -> float | None:
+        if self.rows_in is None or self.rows_out is None or self.rows_in <= 0:
+            return None
+        return self.rows_out / self.rows_in
+
+
+@dataclass(frozen=True)
+class QueryInsight:
+    """One query: what its values are like, and what it gets at present."""
+
+    query: str
+    contract: str
+    share: float | None
+    """Rows of the query (of its smallest group) for each row that arrives."""
+    second: float | None
+    """Mean square over squared mean of what is summed."""
+    groups: int | None
+    rate: float
+    error: float | None
+    """The half width to be expected at this rate over the value; None for what is not estimated."""
+    suspended: bool = False
+
+
+@dataclass(frozen=True)
+class StreamInsight:
+    """One stream."""
+
+    stream: str
+    measured: int
+    """Batches that the numbers rest on."""
+    rate: float
+    """Rows for each second of event time."""
+    size: float
+    operators: tuple[OperatorInsight, ...]
+    queries: tuple[QueryInsight, ...]
+    level: float
+    share: float
+    """How much of the last batch was read."""
+    load: float
+    """Executor seconds that the last batch would take whole."""
+    kept_load: float
+    """The same at the present rates."""
+    costs: Costs
+
+
+@dataclass(frozen=True)
+class Insight:
+    """All streams, and what a batch may take."""
+
+    streams: tuple[StreamInsight, ...] = ()
+    capacity: float | None = None
+    """Executor seconds for one batch; None where nothing governs the load."""
+    trim: float = 1.0
+    """By how much feedback has changed the capacity."""
+
+    @property
+    def load(self) -> float:
+        return sum(stream.load for stream in self.streams)
+
+
+def insight(engine: Engine) -> Insight:
+    """What the run knows of its load; empty where nothing has been measured."""
+    governor = engine.ruler
+    if not isinstance(governor, Governor):
+        return Insight()
+    with engine.lock:
+        loads = stream_loads(engine)
+        fixed = sum(
+            load.statistics.costs.get("pass", 0.0) * terms_of(load, {}).get("pass", 0.0) for load in loads
+        )
+        streams = tuple(_stream(load, engine.decided.get(load.statistics.stream.lower())) for load in loads)
+        return Insight(streams, governor.capacity(fixed), governor.trim)
+
+
+def stream_loads(engine: Engine) -> list[StreamLoad]:
+    """The streams that have been measured, as the planner takes them."""
+    governor = engine.ruler
+    assert isinstance(governor, Governor)
+    version = engine.versions.latest
+    plan = engine.versions.plan(version)
+    found = []
+    for statistics in governor.snapshot():
+        slots = engine.slots(statistics.stream, version)
+        nodes = operators_of(plan, statistics.stream, slots)
+        cheap = governor.cheap.get(statistics.stream.lower(), True)
+        found.append(StreamLoad(plan, nodes, slots, statistics, statistics.size, cheap))
+    return found
+
+
+def machine(engine: Engine) -> Machine:
+    """What a batch may take, as the run has measured it."""
+    governor = engine.ruler
+    assert isinstance(governor, Governor)
+    wall = governor.wall
+    skipping = frozenset(name for name, source in engine.sources.items() if source.skips)
+    return Machine(
+        governor.budget(), wall["batch"], wall["executor"], governor.cores, skipping, SHARES, ALIKE
+    )
+
+
+def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
+    statistics = load.statistics
+    rates = decision.thresholds if decision is not None else {}
+    suspended = decision.suspended if decision is not None else ()
+    share = decision.share if decision is not None else 1.0
+    demands = {d.query: d for d in demands_of(load, {slot.id: 0 for slot in load.slots.all})}
+    queries = []
+    for slot in load.slots.all:
+        for name in slot.steps:
+            step = load.plan.steps[name].step
+            if not step.published:
+                continue
+            contract = load.plan.catalog.contracts[name]
+            rate = rates.get(slot.id, 1.0) * share
+            known: QueryStatistics | None = statistics.queries.get(name)
+            error = None
+            if isinstance(contract, Error) and slot.sheddable and step.aggregates and known is not None:
+                error = half_width(demands[name].spread, rate, contract.confidence)
+            queries.append(
+                QueryInsight(
+                    step.name,
+                    str(contract),
+                    known.share if known is not None else None,
+                    known.second if known is not None else None,
+                    known.groups if known is not None else None,
+                    rate,
+                    error,
+                    name in suspended or rate <= 0,
+                )
+            )
+    costs = statistics.costs
+    return StreamInsight(
+        stream=statistics.stream,
+        measured=statistics.batches,
+        rate=statistics.rate,
+        size=statistics.size,
+        operators=tuple(_operator(node, i, statistics) for i, node in enumerate(load.nodes)),
+        queries=tuple(queries),
+        level=decision.level if decision is not None and rates else 0.0,
+        share=share,
+        load=predicted(costs, terms_of(load, {})),
+        kept_load=predicted(costs, terms_of(load, rates)),
+        costs=costs,
+    )
+
+
+def _operator(node: OperatorNode, place: int, statistics: StreamStatistics) -> OperatorInsight:
+    passed, costs = statistics.passed, statistics.costs
+    rows_in = 1.0 if node.parent <= 0 else passed.get(node.parent)
+    rows_out = 1.0 if node.kind == "stream" else passed.get(place)
+    seconds: float | None = None
+    if node.kind == "stream":
+        seconds = costs.get("read", 0.0) + costs.get("row", 0.0)
+    elif node.kind == "python":
+        seconds = next((costs[f"python {s}"] for s in node.slots if f"python {s}" in costs), None)
+    elif node.kind in ("test", "members"):
+        seconds = costs.get("test")
+    return OperatorInsight(node.label, node.kind, node.parent, rows_in, rows_out, seconds)
