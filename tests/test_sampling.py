@@ -121,6 +121,14 @@ def test_the_rate_and_the_rows_are_those_of_the_sample(exact, sampled):
         assert answer.rows == pytest.approx(whole * RATES[answer.query], rel=0.25), answer
 
 
+def test_arrivals_are_counted_though_no_query_sees_all_rows(spark):
+    sql = STREAM.format(using="scripted") + (
+        "CREATE QUERY q AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '100 seconds') WITH ERROR 5%;"
+    )
+    (answer,) = run_scripted(spark, sql, {"p": BATCHES}, ruler=FixedRates({"q": 0.5}))
+    assert answer.value == pytest.approx(sum(t.num_rows for t in BATCHES))
+
+
 def test_a_rate_of_one_gives_the_exact_answers(spark, exact):
     class Measuring:
         paced = False
@@ -352,7 +360,9 @@ def test_rows_of_a_set_valued_query_are_thinned_out(spark):
     part = run_scripted(spark, sql, {"p": BATCHES}, ruler=FixedRates({"big": 0.25}))
     assert len(part) == pytest.approx(0.25 * len(whole), rel=0.15)
     assert {(a.at, a.keys) for a in part} <= {(a.at, a.keys) for a in whole}
-    assert {(a.how, a.rate) for a in part} == {("sampled", 0.25)}
+    assert {(a.how, a.rate, a.met) for a in part} == {("sampled", 0.25, False)}
+    nearly = run_scripted(spark, sql, {"p": BATCHES[:1]}, ruler=FixedRates({"big": 0.97}))
+    assert {(a.how, a.met) for a in nearly} == {("sampled", True)}
 
 
 def test_a_suspended_query_says_so(spark, exact):

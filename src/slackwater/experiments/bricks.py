@@ -128,6 +128,7 @@ class BrickSource:
     cheap_to_read = True
     tells_time = True
     identifies_rows = True
+    knows_size = True
     skips = True
 
     def __init__(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from rich.progress import Progress
 
+from slackwater.benchmarks.report import note
 from slackwater.experiments.accuracy import accuracy, compared_ends
 from slackwater.experiments.coverage import check_faithful, repeat
 from slackwater.experiments.packets import (
@@ -128,6 +129,10 @@ def _workload(
             results.figures[f"{name}.average.{place}"] = found.average
             results.figures[f"{name}.worst.{place}"] = found.worst
             results.figures[f"{name}.spent.{place}"] = shed.spent / whole.spent
+            note(
+                f"{name}, {load} times the capacity, {strategy.name}: error {found.average:.2%}, "
+                f"at worst {found.worst:.2%}; spent {shed.spent / whole.spent:.2f}"
+            )
             check_faithful(shed, strategy, stream, SALT, ends)
             again = repeat(shed, strategy, stream, whole.answers, ends, sizes.salts_of_errors)
             results.figures[f"{name}.replicated.average.{place}"] = again.average

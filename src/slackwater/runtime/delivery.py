@@ -105,7 +105,9 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def row_answers(step: Step, rows: pa.Table, emitted_at: datetime, rate: float = 1.0) -> Iterator[AnswerBatch]:
+def row_answers(
+    step: Step, rows: pa.Table, emitted_at: datetime, rate: float = 1.0, *, met: bool = True
+) -> Iterator[AnswerBatch]:
     """The rows of a set-valued query: an answer each, the row's columns being its keys.
 
     Each row is as it was; where a sample was drawn, some are missing.
@@ -120,6 +122,7 @@ def row_answers(step: Step, rows: pa.Table, emitted_at: datetime, rate: float = 
             confidence=1.0,
             how="exact" if rate >= 1.0 else "sampled",
             rate=rate,
+            met=met,
             rows=np.ones(rows.num_rows, dtype=np.int64),
             emitted_at=emitted_at,
         )

@@ -374,7 +374,7 @@ class Engine:
     def _size(self, decision: Decision) -> int | None:
         """Rows of a batch, where the source knows exactly."""
         source = self.sources[decision.stream.lower()]
-        if not source.tells_time and not decision.blocks:
+        if not source.knows_size and not decision.blocks:
             # Spark counts the rows that it reads, and offsets may have gaps
             return None
         return source.size(decision.offsets, self.state.streams[decision.stream.lower()].offsets)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.language.contracts import Error
 from slackwater.plan.layout import calls_python
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.scope import safe_name
@@ -116,6 +117,8 @@ class Scan:
         keys = ["pane", *(["q"] if table.signature is not None else []), *key_names(table)]
         block = "block" if work.decision.blocks else "-1L AS block"
         exact, sampled = shed.columns(table_id)
+        # what rows kept by size need beside them is there only where some may be
+        sampled = [n for n in sampled if f"AS {n}" in sql]
         strata = [f"stratum_{s.id}" for s in work.slots.stratified if f"AS stratum_{s.id}" in sql]
         only_sampled = only_exact = ""
         if table.signature is not None:
@@ -178,9 +181,12 @@ class Scan:
         self.work.executor.write(self.work.session, f"{sql} ORDER BY s.__part, s.__seq", folder, None, None)
         at = self.work.now()
         rate = 1.0 if shed is None else shed.rate(self.work.slots.by_step[name.lower()])
+        contract = self.work.plan.catalog.contracts.get(name.lower())
+        # what is missing of a set is its error
+        met = rate >= 1.0 or (isinstance(contract, Error) and 1.0 - rate <= contract.bound)
         self.work.answers.append(
             lambda: chain.from_iterable(
-                row_answers(plan.step, rows, at, rate) for rows in read_results(folder)
+                row_answers(plan.step, rows, at, rate, met=met) for rows in read_results(folder)
             )
         )
 

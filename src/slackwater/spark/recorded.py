@@ -32,6 +32,7 @@ class RecordedSource:
     # its batches are handed over by hand, and so are the ticks that there were
     tells_time = True
     identifies_rows = True
+    knows_size = True
     skips = False
 
     def __init__(

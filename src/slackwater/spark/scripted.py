@@ -19,6 +19,7 @@ class ScriptedSource:
     cheap_to_read = False
     tells_time = False
     identifies_rows = True
+    knows_size = True
     skips = False
 
     def __init__(

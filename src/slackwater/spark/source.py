@@ -58,6 +58,9 @@ class StreamSource(Protocol):
     tells_time: bool
     """Its batches say up to when they go, so that silence needs no clock to be understood."""
 
+    knows_size: bool
+    """What ``size`` says is exact: no row is missing between two offsets."""
+
     @property
     def identifies_rows(self) -> bool:
         """Its rows have a partition and a number that are the same whenever they are read."""

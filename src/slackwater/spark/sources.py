@@ -31,6 +31,8 @@ class SparkSource:
     as_fast_as_it_goes = False
     cheap_to_read = False
     tells_time = False
+    # compaction and transactions leave gaps between the offsets of a topic
+    knows_size = False
 
     def __init__(self, session: SparkSession, stream: CreateStream) -> None:
         self._session = session

@@ -19,6 +19,7 @@ class TraceSource:
     cheap_to_read = True
     tells_time = True
     identifies_rows = True
+    knows_size = True
     skips = True
 
     def __init__(
