@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Sequence
 from importlib import resources
+from ipaddress import ip_network
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +17,37 @@ from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.terminal.run import run_file
 
+PREFIXES = ("10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/22", "10.0.2.0/23", "10.0.4.0/22", "10.0.4.128/25")
+"""Networks of the demo, several of them inside others."""
+
+
+def longest_prefix(prefixes: Sequence[str]) -> Callable[[str | None], str | None]:
+    """A function that finds the smallest of some networks that an address lies in.
+
+    >>> find = longest_prefix(["10.0.0.0/8", "10.1.0.0/16"])
+    >>> find("10.1.2.3"), find("10.2.2.3"), find("192.168.0.1"), find(None)
+    ('10.1.0.0/16', '10.0.0.0/8', None, None)
+    """
+    by_length: dict[int, dict[int, str]] = {}
+    for prefix in prefixes:
+        network = ip_network(prefix)
+        shift = 32 - network.prefixlen
+        by_length.setdefault(shift, {})[int(network.network_address) >> shift] = prefix
+    shifts = sorted(by_length.items())
+
+    def find(address: str | None) -> str | None:
+        if address is None:
+            return None
+        a, b, c, d = address.split(".")
+        number = (int(a) << 24) | (int(b) << 16) | (int(c) << 8) | int(d)
+        for shift, networks in shifts:
+            found = networks.get(number >> shift)
+            if found is not None:
+                return found
+        return None
+
+    return find
+
 
 def demo_sql() -> str:
     return (resources.files("slackwater.terminal") / "demo.sql").read_text()
@@ -23,9 +56,10 @@ def demo_sql() -> str:
 def run_demo(console: Console, seconds: float) -> None:
     """Show the plan, then run it until the time is over."""
     text = demo_sql()
+    functions = Functions().with_scalar("network", "string")
     console.rule("one tree for all queries: slackwater explain")
     console.print(
-        explain(extend(Plan(), Catalog.from_sql(text, Functions())), "text"), highlight=False, soft_wrap=True
+        explain(extend(Plan(), Catalog.from_sql(text, functions)), "text"), highlight=False, soft_wrap=True
     )
     console.rule("the same, running: slackwater run")
     with tempfile.TemporaryDirectory(prefix="slackwater-demo-") as folder:
@@ -38,6 +72,6 @@ def run_demo(console: Console, seconds: float) -> None:
             settings={},
             spark_settings={},
             fresh=False,
-            register=lambda session: None,
+            register=lambda session: session.function("network", longest_prefix(PREFIXES), "string"),
             console=console,
         )
