@@ -16,14 +16,15 @@ def test_numbers_of_blocks_may_fall_from_one_batch_to_the_next() -> None:
     ones, batch = np.ones(count), np.array([1, 1, 1, 2, 2, 2])
     kept = np.array([10, 20, 30, 40, 50, 60])
     batches = SlotBatches(
-        batch,
-        blocks,
-        np.full(count, 300),
-        kept,
-        ones / 2,
-        ones / 3,
-        np.zeros(count, dtype=np.int64),
-        batch * 10,
+        batch=batch,
+        block=blocks,
+        arrived=np.full(count, 300),
+        kept=kept,
+        rate=ones / 2,
+        share=ones / 3,
+        tau=0 * ones,
+        low=np.zeros(count, dtype=np.int64),
+        high=batch * 10,
     )
     rows = pa.table({"batch": batch, "block": blocks})
     entry, nothing = np.arange(count), np.zeros(count, dtype=np.int64)

@@ -438,7 +438,8 @@ def test_blocks_of_a_trace_are_read_and_the_rest_is_not(spark, tmp_path):
         errors.append(abs(answer.value / float(truth[place].value) - 1))
         inside.append(answer.low <= truth[place].value <= answer.high)
     assert np.mean(inside) >= 0.9
-    assert np.mean(errors) < 0.05
+    # windows that end inside a batch depend on which of its blocks were read
+    assert np.mean(errors) < 0.1
     assert np.mean([a.rate / RATES[a.query] for a in found.values()]) < 0.7
 
 

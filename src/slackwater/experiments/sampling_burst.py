@@ -18,6 +18,7 @@ from rich.progress import Progress
 from slackwater.benchmarks.harness import Stopwatch
 from slackwater.benchmarks.report import note
 from slackwater.benchmarks.workload import SECOND
+from slackwater.errors import RunError
 from slackwater.experiments.accuracy import relative_errors
 from slackwater.experiments.bricks import ORIGIN, Bricks, Wall, make_bricks
 from slackwater.experiments.live import Batch, Live, live_session, run_live
@@ -62,7 +63,7 @@ class Sizes:
 
 
 FULL = Sizes(
-    ramp=(1, 2, 4, 6, 8, 12, 1, 2, 4, 6, 8, 12, 1, 2, 4, 6, 8, 12, 1, 2, 4, 6, 8, 12),
+    ramp=(1, 4, 8, 12, 16) * 7,
     ramp_rows=8000.0,
     calm_s=45,
     burst_s=45,
@@ -95,7 +96,8 @@ def sampling_burst(spark: SparkSession, folder: Path, sizes: Sizes, progress: Pr
     task = progress.add_task("measuring the capacity", total=None)
     workload, capacity = _capacity(spark, folder, sizes)
     note(f"capacity: {capacity:,.0f} rows a second in {UTILISATION:.0%} of an interval")
-    count = 3 * sizes.flood
+    # enough for three batches without a brick twice
+    count = -(-3 * sizes.flood * sizes.interval_ms // 1000)
     bricks = make_bricks(folder / "bricks", _traffic(capacity * sizes.part), count)
     density = (
         *[sizes.calm] * sizes.calm_s,
@@ -154,11 +156,19 @@ def _capacity(spark: SparkSession, folder: Path, sizes: Sizes) -> tuple[Workload
         return workload, sizes.capacity
     ends = [lap.committed for lap in watch.laps[:-1]]
     seconds = np.array([after - before for before, after in pairwise(ends)])
-    rows = np.array([n * bricks.rows for n in sizes.ramp[1:]])
     # the first third is slow for reasons that pass
-    settled = slice(len(rows) // 3, None)
-    each, once = np.polyfit(rows[settled], seconds[settled], 1)
-    return workload, float((sizes.interval_ms / 1000 * UTILISATION - once) / each)
+    settled = np.arange(len(seconds)) >= len(seconds) // 3
+    bricks_of = np.array(sizes.ramp[1:])
+    steps = np.unique(bricks_of[settled])
+    typical = [float(np.median(seconds[settled & (bricks_of == n)])) for n in steps]
+    each, once = np.polyfit(steps * bricks.rows, typical, 1)
+    interval = sizes.interval_ms / 1000
+    if once >= interval * UTILISATION or each <= 0:
+        raise RunError(
+            f"a batch of hardly any rows takes {once:.2f} s here, more than {UTILISATION:.0%} of an interval "
+            f"of {interval:g} s: the machine is too busy for this experiment"
+        )
+    return workload, float((interval * UTILISATION - once) / each / interval)
 
 
 def _figures(results: Results, live: Live, wall: Wall, workload: Workload, sizes: Sizes) -> None:

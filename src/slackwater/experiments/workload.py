@@ -24,7 +24,9 @@ from slackwater.experiments.prefixes import Prefixes, made_from
 ORIGIN = "origin"
 """Name of the function that finds an address's network."""
 CUSTOMERS = 12
-"""Networks up to this number are customers of ours, those above it are not."""
+"""Networks up to this number are customers of ours."""
+PEERS = 14
+"""Those up to this one exchange traffic with us, the customers among them."""
 FEW_HOSTS = 4
 LARGE = 500
 CONFIDENCE = 0.95
@@ -127,11 +129,11 @@ def workloads(packets: pa.Table, prefixes: int, seed: int) -> dict[str, Workload
         Watch("large_bytes", "sum(size)", (tcp, f"size > {LARGE}"), 300),
         Watch("logins", "count(*)", (tcp, "dport = 22", f"dst IN ({hosts})"), 120),
     )
-    customer, foreign = f"{ORIGIN}(src) <= {CUSTOMERS}", f"{ORIGIN}(src) > {CUSTOMERS}"
+    customer, peer = f"{ORIGIN}(src) <= {CUSTOMERS}", f"{ORIGIN}(src) <= {PEERS}"
     matched = (
         Watch("customer_packets", "count(*)", (tcp, customer), 300),
-        Watch("customer_bytes", "sum(size)", (tcp, customer), 120),
-        Watch("foreign_bytes", "sum(size)", (foreign,), 300),
+        Watch("customer_bytes", "sum(size)", (customer,), 120),
+        Watch("peer_packets", "count(*)", (peer,), 30),
     )
     plain = (
         Watch("tcp_packets", "count(*)", (tcp,), 300),
