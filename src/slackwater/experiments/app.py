@@ -76,8 +76,8 @@ def sampling_load(
     generated: Generated = False,
 ) -> None:
     """Error against load: dropping at the input, the paper's split and ours, at up to ten capacities."""
+    import slackwater.experiments.sampling_load as module
     from slackwater.experiments import plots
-    from slackwater.experiments import sampling_load as module
 
     def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
         sizes = module.QUICK if quick else module.FULL
@@ -96,8 +96,8 @@ def sampling_time(
     generated: Generated = False,
 ) -> None:
     """Error over time at three times the capacity."""
+    import slackwater.experiments.sampling_time as module
     from slackwater.experiments import plots
-    from slackwater.experiments import sampling_time as module
     from slackwater.experiments.sampling_load import FULL, QUICK
 
     def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
@@ -111,8 +111,8 @@ def sampling_time(
 @reproduce.command()
 def sampling_burst(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
     """A burst and a flood, live: batches keep to their interval, and answers are exact again afterwards."""
+    import slackwater.experiments.sampling_burst as module
     from slackwater.experiments import plots
-    from slackwater.experiments import sampling_burst as module
 
     def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
         found = module.sampling_burst(spark, folder, module.QUICK if quick else module.FULL, shown)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from slackwater.errors import RunError
@@ -12,29 +11,23 @@ from slackwater.language.contracts import Contract
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import TimeWindow
-from slackwater.plan.operators import counted, operators_of
 from slackwater.plan.panes import AFTER_ALL, last_closed
-from slackwater.plan.slots import Slots, slots_of
-from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision, exact
-from slackwater.planners.ruling import Ruler, choose_blocks
+from slackwater.planners.ruling import Ruler
 from slackwater.runtime.board import Board
 from slackwater.runtime.clocks import Clocks, no_fault
-from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal, remove
+from slackwater.runtime.load_control import LoadControl
 from slackwater.runtime.log import PaneLog
 from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.reporting import Reporter
 from slackwater.runtime.samples import SampleLog
-from slackwater.runtime.shedding import Shed
 from slackwater.runtime.sinks import Sink
 from slackwater.runtime.state import RunState, StreamState
-from slackwater.runtime.turn import Turn, compile_stream
+from slackwater.runtime.turn import Turn
 from slackwater.runtime.versions import Versions, adopt
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
-from slackwater.spark.shed import Meter
 from slackwater.spark.source import StreamSource
-from slackwater.spark.statement import Compiled, Shedding
 
 IDLE_MICROS = 10_000_000
 """How long a stream may be silent before the clock moves its watermark, where IDLE does not say."""
@@ -66,23 +59,19 @@ class Engine:
         self._sinks = [*sinks, *([recorder] if recorder is not None else [])]
         self._clocks = clocks or Clocks()
         self._driver_rows = driver_rows
-        self._salt = salt
-        self.ruler = ruler
         self._recorder = recorder
         self.decided: dict[str, Decision] = {}
         """By stream: the decision of the last batch."""
         self.aside = 0.0
         """Seconds that recording the rows of the last batch took."""
-        self._slots: dict[tuple[str, int], Slots] = {}
         self._fault = fault
         kept = journal.last_commit()
         self.resumed = kept is not None
         self.state = RunState.from_json(kept) if kept is not None else RunState()
         self.sources: dict[str, StreamSource] = {}
+        self.load = LoadControl(executor, self.versions.plan, self.sources, ruler, salt)
         self._logs: dict[str, PaneLog] = {}
         self._samples: dict[str, SampleLog] = {}
-        self._compiled: dict[tuple[str, int, str], dict[str, Compiled]] = {}
-        self._meter = Meter(executor.session)
         self._heard: dict[str, float] = {}
         self._waiting: set[str] = set()
         self._finished = False
@@ -131,14 +120,6 @@ class Engine:
             pending = self.journal.record(stream, state.turn + 1)
             if pending is not None and pending.kind != "batch":
                 self._unbidden(pending)
-
-    def introduce(self, stream: str) -> None:
-        """Tell the governor what kind of source a stream has."""
-        if isinstance(self.ruler, Governor):
-            self.ruler.cheap[stream.lower()] = self.sources[stream.lower()].cheap_to_read
-            declared = self.catalog.streams[stream.lower()]
-            self.ruler.parses[stream.lower()] = declared.payload is not None
-            self.ruler.unpaced[stream.lower()] = self.sources[stream.lower()].as_fast_as_it_goes
 
     def hear(self, stream: str) -> None:
         """The stream is not silent: the time of silence counts from now."""
@@ -196,48 +177,7 @@ class Engine:
         decision = exact(
             stream, state.turn + 1, number, version, watermark, offsets, sizes, self._driver_rows
         )
-        return self._shed(decision, plan)
-
-    def _shed(self, decision: Decision, plan: Plan) -> Decision:
-        """The decision with the rates that the load asks for."""
-        source = self.sources[decision.stream.lower()]
-        slots = self.slots(decision.stream, decision.version)
-        ruler = self.ruler
-        watched = isinstance(ruler, Governor) and ruler.measures_all
-        if ruler is None or not (slots.sheddable or watched) or not source.identifies_rows:
-            return decision
-        if ruler.paced and source.as_fast_as_it_goes:
-            return decision
-        before = self.state.streams[decision.stream.lower()].offsets
-        size = source.size(decision.offsets, before)
-        whole = len(slots.sheddable) == len(slots.all)
-        ruling = ruler.rule(decision.stream, plan, slots, size, skips=source.skips and whole)
-        blocks, share = choose_blocks(
-            source.blocks(decision.offsets, before) if ruling.share < 1.0 else [],
-            ruling.share,
-            f"{self._salt}/{decision.turn}",
-        )
-        return replace(
-            decision,
-            thresholds=dict(ruling.thresholds),
-            level=ruling.level,
-            suspended=ruling.suspended,
-            measured=ruling.measured,
-            blocks=blocks,
-            share=share,
-            frequent=dict(ruling.frequent),
-            sizes=dict(ruling.sizes),
-            calibrated=ruling.calibrated,
-            salt=self._salt,
-        )
-
-    def slots(self, stream: str, version: int) -> Slots:
-        """Where a version of the query set can shed load on a stream."""
-        key = (stream.lower(), version)
-        if key not in self._slots:
-            self._slots = {k: v for k, v in self._slots.items() if k[0] != key[0]}
-            self._slots[key] = slots_of(self.versions.plan(version), stream, self.executor.unsampled)
-        return self._slots[key]
+        return self.load.ruled(decision, state.offsets)
 
     def _end(self, stream: str, state: StreamState) -> None:
         decision = Decision(stream, state.turn + 1, "end", self.versions.latest, AFTER_ALL)
@@ -308,8 +248,8 @@ class Engine:
         if state.version != decision.version:
             adopt(state, stream, self.versions.plan(state.version), plan, decision.version)
         log.adopt(plan, stream)
-        slots = self.slots(stream, decision.version)
-        compiled = self._compile(plan, stream, decision)
+        compiled = self.load.compiled(decision)
+        shed, meter = self.load.shed(decision, state.offsets)
         for source in compiled.values():
             self.executor.prepare(session, plan.catalog, source.views)
         step = self.state.step + 1
@@ -327,10 +267,10 @@ class Engine:
             self._clocks.now,
             lateness,
             self.sources[stream.lower()].cheap_to_read,
-            slots,
+            self.load.slots(stream, decision.version),
             self._samples[stream.lower()],
-            Shed(plan, slots, decision, self._size(decision)) if decision.sheds else None,
-            self._meter if decision.sheds else None,
+            shed,
+            meter,
         )
         latest = state.latest
         turn.run(frame())
@@ -351,45 +291,13 @@ class Engine:
             self._reporter.finished(stream)
         else:
             self._reporter.note(turn, self.sources[stream.lower()], began)
-            self._learn(decision, turn, latest, began)
+            self.load.learn(decision, turn, latest, self._clocks.seconds() - began)
         self._fault("committed")
         log.bury()
         self._samples[stream.lower()].bury()
         for leftover in self.journal.outputs.iterdir():
             remove(leftover)
         return turn
-
-    def _learn(self, decision: Decision, turn: Turn, latest: int | None, began: float) -> None:
-        """Tell the governor how a batch went."""
-        times = self._meter.read() if turn.meter is not None else {}
-        if not isinstance(self.ruler, Governor) or decision.kind != "batch":
-            return
-        low, high = decision.offsets.get("from"), decision.offsets.get("to")
-        if low is None or high is None:
-            low, high = latest or turn.state.latest or 0, turn.state.latest or 0
-        stretch = (int(high) - int(low)) / 1e6
-        wall = self._clocks.seconds() - began
-        self.ruler.learn(decision.stream, turn.shed, turn.counts.arrived, stretch, times, wall)
-
-    def _size(self, decision: Decision) -> int | None:
-        """Rows of a batch, where the source knows exactly."""
-        source = self.sources[decision.stream.lower()]
-        if not source.knows_size and not decision.blocks:
-            # Spark counts the rows that it reads, and offsets may have gaps
-            return None
-        return source.size(decision.offsets, self.state.streams[decision.stream.lower()].offsets)
-
-    def _compile(self, plan: Plan, stream: str, decision: Decision) -> dict[str, Compiled]:
-        mode = "blocks" if decision.blocks else "shed" if decision.sheds else "exact"
-        key = (stream.lower(), decision.version, mode)
-        if key not in self._compiled:
-            self._compiled = {k: v for k, v in self._compiled.items() if k[0] != key[0] or k[1] == key[1]}
-            slots = self.slots(stream, decision.version) if mode != "exact" else Slots()
-            nodes = operators_of(plan, stream, slots) if mode != "exact" else ()
-            prefixes = tuple(nodes[i].prefix for i in counted(nodes))
-            shedding = Shedding(slots, mode == "blocks", prefixes)
-            self._compiled[key] = compile_stream(plan, stream, shedding)
-        return self._compiled[key]
 
     def _commit(
         self, decision: Decision, state: StreamState, turn: Turn, step: int, answers: dict[str, int]

@@ -90,7 +90,7 @@ class Insight:
 
 def insight(engine: Engine) -> Insight:
     """What the run knows of its load; empty where nothing has been measured."""
-    governor = engine.ruler
+    governor = engine.load.ruler
     if not isinstance(governor, Governor):
         return Insight()
     with engine.lock:
@@ -104,13 +104,13 @@ def insight(engine: Engine) -> Insight:
 
 def stream_loads(engine: Engine) -> list[StreamLoad]:
     """The streams that have been measured, as the planner takes them."""
-    governor = engine.ruler
+    governor = engine.load.ruler
     assert isinstance(governor, Governor)
     version = engine.versions.latest
     plan = engine.versions.plan(version)
     found = []
     for statistics in governor.snapshot():
-        slots = engine.slots(statistics.stream, version)
+        slots = engine.load.slots(statistics.stream, version)
         nodes = operators_of(plan, statistics.stream, slots)
         cheap = governor.cheap.get(statistics.stream.lower(), True)
         found.append(StreamLoad(plan, nodes, slots, statistics, statistics.size, cheap))
@@ -119,7 +119,7 @@ def stream_loads(engine: Engine) -> list[StreamLoad]:
 
 def machine(engine: Engine) -> Machine:
     """What a batch may take, as the run has measured it."""
-    governor = engine.ruler
+    governor = engine.load.ruler
     assert isinstance(governor, Governor)
     wall = governor.wall
     skipping = frozenset(name for name, source in engine.sources.items() if source.skips)

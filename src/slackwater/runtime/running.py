@@ -97,7 +97,7 @@ class Run:
             return
         source = engine.sources[name]
         declared = self._catalog.streams[name].name
-        engine.introduce(declared)
+        engine.load.introduce(declared, self._catalog)
         self._streams[name] = start_stream(
             source.streaming(),
             f"slackwater-{name}",
