@@ -26,8 +26,8 @@ from slackwater.statistics.snapshot import StreamStatistics
 
 WARMING = 2
 """The first batches load classes and compile code: they say nothing of those to come."""
-MEASURED_FIRST = 6
-MEASURED_EVERY = 16
+MEASURED_FIRST = 5
+MEASURED_EVERY = 32
 """While nothing is shed, only some batches are measured: sums of squares are not free."""
 WATCHFUL = 0.6
 """From this share of the capacity on every batch is measured, in case the next one is too much."""

@@ -93,14 +93,17 @@ class LoadControl:
     def compiled(self, decision: Decision) -> dict[str, Compiled]:
         """The texts that carry a decision out: plain ones where nothing is tested and nothing measured."""
         stream, plan = decision.stream, self._plan_of(decision.version)
-        mode = "blocks" if decision.blocks else "shed" if decision.sheds else "exact"
+        mode = "exact" if not decision.sheds else "measured" if not decision.thresholds else "shed"
+        mode = "blocks" if decision.blocks else mode
         key = (stream.lower(), decision.version, mode)
         if key not in self._compiled:
             self._compiled = {k: v for k, v in self._compiled.items() if k[0] != key[0] or k[1] == key[1]}
             slots = self.slots(stream, decision.version) if mode != "exact" else Slots()
             nodes = operators_of(plan, stream, slots) if mode != "exact" else ()
             prefixes = tuple(nodes[i].prefix for i in counted(nodes))
-            self._compiled[key] = compile_stream(plan, stream, Shedding(slots, mode == "blocks", prefixes))
+            self._compiled[key] = compile_stream(
+                plan, stream, Shedding(slots, mode == "blocks", mode != "measured", prefixes)
+            )
         return self._compiled[key]
 
     def shed(self, decision: Decision, before: Offsets | None) -> tuple[Shed | None, Meter | None]:

@@ -37,7 +37,7 @@ class Scan:
         passes = len(compiled.statements) + len(compiled.emits)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
         shed = work.shed if source.lower() == work.decision.stream.lower() else None
-        if shed is not None:
+        if shed is not None and shed.drawn:
             frame = shed_frame(frame, work.decision.salt, threshold(shed.root))
         with work.executor.batch_view(work.session, frame, view, keep=passes > 1 and not cheap):
             for part, statement in enumerate(compiled.statements):

@@ -108,7 +108,9 @@ class Shed:
     def count(self, rows: pa.Table, read: int | None) -> None:
         """Take note of what the counting pass saw; ``read`` is how many rows Spark got from the source."""
         blocks = rows["block"].to_numpy() if "block" in rows.column_names else np.full(rows.num_rows, -1)
-        kept = [rows[f"__kept_{i}"].to_numpy() for i in range(self.slots.counters)]
+        # a batch that was only measured has kept all its rows, at every threshold there is
+        names = [f"__kept_{i}" if self.drawn else "__arrived" for i in range(self.slots.counters)]
+        kept = [rows[name].to_numpy() for name in names]
         table = np.array(kept).reshape(len(kept), rows.num_rows)
         for block in np.unique(blocks):
             self.kept[int(block)] = table[:, blocks == block].sum(axis=1)

@@ -68,7 +68,7 @@ def _counting(statements: list[Statement], shedding: Shedding) -> list[Statement
         items.append(f"min(s.__t) FILTER (WHERE {since()}) AS __earliest")
     items += [
         f"count(*) FILTER (WHERE s.__u < get(s.__p, s.__i + {THRESHOLDS + i})) AS __kept_{i}"
-        for i in range(shedding.slots.counters)
+        for i in range(shedding.slots.counters if shedding.tested else 0)
     ]
     items += [
         f"count(*) FILTER (WHERE {condition(prefix)}) AS __node_{i}"
@@ -150,11 +150,12 @@ def _flagged(
         rows = rows_of(lookups_of(chunk), _guards(chunk, slots, shedding))
         strata = [s for s in dict.fromkeys(slots) if s is not None and s.keys and s.keys == table.keys]
         items = [f"({sql}) AS {name.removeprefix('s.')}" for sql, name in named.items()]
-        items += [shedding.frequent_sql(slot) for slot in strata]
+        items += [shedding.frequent_sql(slot) for slot in strata if shedding.tested]
         if items:
             rows = f"(SELECT s.*, {', '.join(items)} FROM {rows}) s"
         for slot in strata:
-            selected += f", max(CASE WHEN s.{frequent(slot)} THEN 0 ELSE 1 END) AS stratum_{slot.id}"
+            if shedding.tested:
+                selected += f", max(CASE WHEN s.{frequent(slot)} THEN 0 ELSE 1 END) AS stratum_{slot.id}"
             selected += f", xxhash64({', '.join(slot.keys)}) AS group_{slot.id}"
         sql = f"SELECT {selected}{counts} FROM {rows}{where} GROUP BY {', '.join(by)}"
         yield Statement(id_, sql, tuple(c.id for c in chunk))
@@ -184,7 +185,7 @@ def _physical(
     path = table.path
     assert path is not None
     slot = shedding.slots.at(path)
-    sized = slot is not None and slot.summed is not None
+    sized = slot is not None and slot.summed is not None and shedding.tested
     thinned = shedding.sized_test(slot) if slot is not None and sized else shedding.test(slot)
     test = condition(in_order(path, order), thinned)
     tau = shedding.tau(slot) if slot is not None and sized else None
@@ -231,14 +232,15 @@ def _signature(
     members = plan.members[id_]
     places = {m: shedding.position(shedding.slots.at(None, id_, m)) for m in members}
     sampled = any(shedding.slots.at(None, id_, m) is not None for m in members)
+    tested = sampled and shedding.tested
     for number, (width, rows) in enumerate(probe_rows(signature, members).items()):
-        name = f"constants_{id_}_{number}{'_shed' if sampled else ''}"
-        views[name] = _constants(signature, rows, places if sampled else {})
+        name = f"constants_{id_}_{number}{'_shed' if tested else ''}"
+        views[name] = _constants(signature, rows, places if tested else {})
         on = [f"{p.expression} = c.c{p.constants[0]}" for p in signature.equalities]
         if signature.range is not None:
             on.append(f"CAST(floor(({signature.range.expression}) / {width!r}D) AS BIGINT) = c.cell")
         constants = {str(i): f"c.c{i}" for i in range(len(rows[0][2]))}
-        tests = ["s.__u < get(s.__p, s.__i + c.place)"] if sampled else []
+        tests = ["s.__u < get(s.__p, s.__i + c.place)"] if tested else []
         tests += [f"{k.alias}.__hit" for k in signature.lookups if k.inner]
         tests += [f"({p})" for p in signature.common]
         residual = [_with_constants(p, constants) for p in signature.residual]

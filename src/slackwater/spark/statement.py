@@ -68,6 +68,8 @@ class Shedding:
 
     slots: Slots = field(default_factory=Slots)
     blocks: bool = False
+    tested: bool = True
+    """Whether thresholds are tested; a batch that is only measured keeps all its rows."""
     counted: tuple[tuple[Operator, ...], ...] = ()
     """Operators whose rows are counted, each with all that comes before it."""
 
@@ -82,7 +84,7 @@ class Shedding:
 
         In a pass that groups by the slot's ``keys``, frequent groups have one threshold, all others another.
         """
-        if slot is None:
+        if slot is None or not self.tested:
             return None
         place = str(self.position(slot))
         if slot.keys and slot.keys == keys:
