@@ -14,7 +14,7 @@ from slackwater.plan.slots import rare, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.sampling import StreamLoad, heavy_tailed, plan_rates, terms_of, worst_loss
 from slackwater.statistics.costs import predicted
-from slackwater.statistics.snapshot import QueryStatistics, Strata, StreamStatistics
+from slackwater.statistics.snapshot import GroupStrata, QueryStatistics, StreamStatistics
 
 STREAM = "CREATE STREAM p (ts TIMESTAMP, src STRING, size INT, port INT) USING traffic TIMESTAMP BY ts;"
 COSTS = {"pass": 0.01, "read": 3e-8, "row": 6e-8, "test": 1e-8}
@@ -114,7 +114,7 @@ def test_rare_groups_get_a_higher_rate_than_frequent_ones():
     load = load_of(GROUPED, g=QueryStatistics(1e-6))
     slot = load.slots.by_step["g"]
     assert slot.keys == ("s.`port`",)
-    told = Strata((11, 22), share=0.98, least=0.3, rare_share=0.02, rare_least=1e-6)
+    told = GroupStrata((11, 22), share=0.98, least=0.3, rare_share=0.02, rare_least=1e-6)
     load = replace(load, statistics=replace(load.statistics, strata={slot.id: told}))
     capacity = whole(load) * 0.9
     rates = plan_rates([load], capacity).by_stream[0]

@@ -62,7 +62,6 @@ class Governor:
     calibrated: bool = True
     trim: float = 1.0
     _streams: dict[str, Statistician] = field(default_factory=dict)
-    _versions: dict[str, int] = field(default_factory=dict)
     _walls: deque[Observation] = field(default_factory=lambda: deque(maxlen=40))
     _wall: dict[str, float] = field(default_factory=dict)
     _ruled: dict[str, tuple[float, float]] = field(default_factory=dict)

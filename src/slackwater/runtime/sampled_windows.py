@@ -188,7 +188,6 @@ class _Groups:
         self.known: dict[tuple[Any, ...], int] = dict(store.groups) if store is not None else {}
         self._types: dict[str, pa.DataType] = dict(store.key_types) if store is not None else {}
         self._member = member
-        self._single = store is None or not store.keys
 
     def __len__(self) -> int:
         return len(self.known)

@@ -66,7 +66,7 @@ FREQUENT_TIMES = 4.0
 
 
 @dataclass(frozen=True)
-class Strata:
+class GroupStrata:
     """Groups of a slot told apart: the frequent ones by their hashes, and all others, which are rare.
 
     Shares are of the rows that arrive: of all groups of a kind, and of the least of them.
@@ -79,11 +79,11 @@ class Strata:
     rare_least: float
 
 
-def strata_of(counts: Mapping[int, float], of: float, at_most: int) -> Strata | None:
+def strata_of(counts: Mapping[int, float], of: float, at_most: int) -> GroupStrata | None:
     """Tell frequent groups from rare ones, by how many of so many rows each has; None where it gains nothing.
 
     >>> strata_of({1: 600.0, 2: 300.0, 3: 9.0, 4: 1.0}, 1000.0, 2)
-    Strata(frequent=(1, 2), share=0.9, least=0.3, rare_share=0.01, rare_least=0.001)
+    GroupStrata(frequent=(1, 2), share=0.9, least=0.3, rare_share=0.01, rare_least=0.001)
     >>> strata_of({1: 60.0, 2: 50.0}, 1000.0, 2) is None
     True
     """
@@ -97,7 +97,9 @@ def strata_of(counts: Mapping[int, float], of: float, at_most: int) -> Strata | 
     if not chosen or held < 0.3 * total:
         # what is kept of the rare ones would be most of the rows
         return None
-    return Strata(tuple(h for h, _ in chosen), held / of, chosen[-1][1] / of, (total - held) / of, least / of)
+    return GroupStrata(
+        tuple(h for h, _ in chosen), held / of, chosen[-1][1] / of, (total - held) / of, least / of
+    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,6 @@ class StreamStatistics:
     passed: Mapping[int, float] = field(default_factory=dict)
     """By operator: rows that leave it, for each row that arrives."""
     queries: Mapping[str, QueryStatistics] = field(default_factory=dict)
-    strata: Mapping[str, Strata] = field(default_factory=dict)
+    strata: Mapping[str, GroupStrata] = field(default_factory=dict)
     """By slot whose groups differ enough to have two rates."""
     costs: Costs = field(default_factory=dict)
