@@ -13,6 +13,7 @@ import pytest
 from rich.progress import Progress
 from typer.testing import CliRunner
 
+from slackwater.benchmarks.report import read, write
 from slackwater.experiments import plots, sampling_burst, sampling_load, sampling_time
 from slackwater.experiments.app import reproduce
 from slackwater.experiments.bricks import ORIGIN, Wall, make_bricks
@@ -22,7 +23,6 @@ from slackwater.experiments.packets import COPIES, generated_packets, landed, re
 from slackwater.experiments.page import filled
 from slackwater.experiments.prefixes import UNKNOWN, made_from, to_number
 from slackwater.experiments.replica import stream_of
-from slackwater.experiments.report import read, write
 from slackwater.experiments.runs import INPUT, OURS, PAPER, governor, run
 from slackwater.experiments.workload import workloads
 from slackwater.traffic import Traffic
@@ -121,7 +121,7 @@ def test_error_over_time(spark: Any, tmp_path: Path, progress: Progress) -> None
     assert {len(e) for e in found.errors.values()} == {len(found.seconds)}
     series = {"seconds": found.seconds, "errors": found.errors}
     plots.plot_time(series, tmp_path / "time.svg")
-    write("sampling-time", found.figures, series, tmp_path / "time.json")
+    write("reproduce sampling-time", found.figures, tmp_path / "time.json", series)
     assert read(tmp_path / "time.json")["figures"].keys() == found.figures.keys()
 
 

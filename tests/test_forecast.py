@@ -68,7 +68,7 @@ def test_beyond_it_errors_are_those_of_the_rates() -> None:
     assert (queries["sure"].rate, queries["busy"].rate) == (1.0, 1.0)
     web = queries["web"]
     assert 0 < web.rate < 1
-    spread = load.statistics.queries["web"].spread("total", 250_000 * 10)
+    spread = load.statistics.queries["web"].spread("total", 250_000 * 10, 250_000)
     assert web.error == pytest.approx(half_width(spread, web.rate, 0.95))
     assert queries["big"].error == pytest.approx(1 - queries["big"].rate)
     assert queries["big"].delivers_rows

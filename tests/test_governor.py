@@ -16,6 +16,7 @@ from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.sampling import python_share, terms_of
 from slackwater.runtime.governor import Governor, in_classes
+from slackwater.runtime.shedding import Took
 from slackwater.statistics.costs import predicted
 
 SQL = """
@@ -67,7 +68,7 @@ class Machine:
         }
         wall = self.fixed + (sum(times.values()) / self.cores) ** self.bend * self._jitter()
         shed: Any = _Shed(ruling.thresholds, rows, ruling.share) if ruling.measured else None
-        self.governor.learn("p", shed, rows, 1.0, times if shed is not None else {}, wall)
+        self.governor.learn("p", shed, Took(rows, 1.0, wall, times if shed is not None else {}))
         self.walls.append(wall)
         self.rates.append(dict(ruling.thresholds))
         self.shares.append(ruling.share)
@@ -197,7 +198,7 @@ def test_two_streams_share_one_capacity():
     other = machine.governor
     for _ in range(6):
         other.rule("q", machine.plan, beside, fits * 20, skips=False)
-        other.learn("q", None, fits * 20, 1.0, {}, 0.5)
+        other.learn("q", None, Took(fits * 20, 1.0, 0.5))
     machine.batch(int(fits * 0.9))
     assert machine.rates[-1], "the other stream leaves less for this one"
 

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from slackwater.planners.ruling import FixedRates, Ruling
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.governor import WARMING, Governor
 from slackwater.runtime.session import Session, Settings
+from slackwater.runtime.statistician import DECAY
 from slackwater.runtime.testing import (
     Killed,
     ListSink,
@@ -299,6 +302,31 @@ def test_a_heavy_tailed_sum_keeps_rows_in_proportion_to_their_size(spark):
         assert all(a.value == truth[k].value for k, a in found.items() if a.query == "others")
     assert widths["size"] < 0.5 * widths["rows"], widths
     assert errors["size"] < 0.15, errors
+
+
+class LearnsBySize(Governor):
+    """Keeps rows by their size, and learns what they are like."""
+
+    def rule(self, stream, plan, slots, size, *, skips):
+        super().rule(stream, plan, slots, size, skips=skips)
+        slot = slots.by_step["bytes"]
+        return Ruling({slot.id: 0.1}, 1.0, measured=True, sizes={slot.id: 800.0})
+
+
+def test_what_is_learnt_of_values_does_not_depend_on_large_ones_being_kept_more_often(spark):
+    # no row so small that the few of its kind that are kept stand for most of the others
+    tables = {"p": [t.set_column(1, "size", pc.add(t["size"], 40).cast("int32")) for t in heavy_batches()]}
+    options = {"functions": {"known": (lambda host: host != "c", "boolean")}}
+    governor = LearnsBySize(lambda: 1e9, 2, everywhere=True)
+    run_scripted(spark, STREAM.format(using="scripted") + HEAVY, tables, ruler=governor, **options)
+    rows = total = of = 0.0
+    for table in tables["p"][WARMING:]:
+        mine = table.filter(pc.and_(pc.equal(table["port"], 80), pc.not_equal(table["host"], "c")))
+        rows, total = DECAY * rows + mine.num_rows, DECAY * total + pc.sum(mine["size"]).as_py()
+        of = DECAY * of + table.num_rows
+    known = governor.snapshot()[0].queries["bytes"]
+    assert known.mean == pytest.approx(total / rows, rel=0.15)
+    assert known.share == pytest.approx(rows / of, rel=0.15)
 
 
 def test_sums_by_size_are_unbiased(spark):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from rich.progress import Progress
 from slackwater.benchmarks import report
 
 if TYPE_CHECKING:
-    from slackwater.spark.execute import SparkSession
+    pass
 
 bench = typer.Typer(
     name="bench",
@@ -28,21 +27,10 @@ Quick = Annotated[bool, typer.Option("--quick", help="Small sizes: checks that i
 Measure = Callable[[Path, Progress], Mapping[str, float]]
 
 
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    from slackwater.spark.session import build_session
-
-    session = build_session("slackwater-bench")
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
 def _measure(name: str, json: Path | None, measure: Measure) -> None:
     with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder, report.progress() as progress:
         figures = measure(Path(folder), progress)
-    report.write(name, figures, json)
+    report.write(f"bench {name}", figures, json)
 
 
 @bench.command()
@@ -51,7 +39,7 @@ def panes(json: Json = None, quick: Quick = False) -> None:
     from slackwater.benchmarks import panes as module
 
     def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
-        with _spark() as spark:
+        with report.spark_session("slackwater-bench") as spark:
             return module.panes(spark, folder, module.QUICK if quick else module.FULL, progress)
 
     _measure("panes", json, measure)
@@ -63,7 +51,7 @@ def queries(json: Json = None, quick: Quick = False) -> None:
     from slackwater.benchmarks import queries as module
 
     def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
-        with _spark() as spark:
+        with report.spark_session("slackwater-bench") as spark:
             return module.queries(spark, folder, module.QUICK if quick else module.FULL, progress)
 
     _measure("queries", json, measure)
@@ -86,7 +74,7 @@ def shedding(json: Json = None, quick: Quick = False) -> None:
     from slackwater.benchmarks import shedding as module
 
     def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
-        with _spark() as spark:
+        with report.spark_session("slackwater-bench") as spark:
             return module.shedding(spark, folder, module.QUICK if quick else module.FULL, progress)
 
     _measure("shedding", json, measure)

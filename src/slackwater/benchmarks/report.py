@@ -1,4 +1,4 @@
-"""Figures as JSON for the record and as a table for the reader."""
+"""What benchmarks and experiments share: figures as JSON and a table, limits, progress, a session."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from slackwater.spark.execute import SparkSession
 
 console = Console(highlight=False)
 
@@ -42,17 +46,31 @@ LIMITS: Mapping[str, Limit] = {
     "json_gain": Limit(least=4),
     "planner_ms_1000": Limit(most=100),
     "differing_answers": Limit(most=0),
+    **{f"network.input_over_paper.{load}": Limit(least=1.8) for load in (2, 3, 5)},
+    **{f"network.ours_over_paper.{load}": Limit(most=0.7) for load in (3, 5, 10)},
+    "cheap.ours_over_paper.max": Limit(most=1.02),
+    "network.ours_error.5": Limit(most=0.05),
+    "coverage_shortfall.max": Limit(most=0.01),
+    "batches_in_time": Limit(least=0.99),
+    "batches_to_exact": Limit(most=2),
 }
+"""What figures must keep to, where that has been settled."""
 
 
 def rounded(value: float) -> float | int:
-    """Three digits after the point are more than any of these measurements can tell."""
-    return value if isinstance(value, int) else round(value, 3)
+    """Four digits that count are more than any of these measurements can tell.
+
+    >>> rounded(0.0312345), rounded(1451573), rounded(12345.678)
+    (0.03123, 1451573, 12350.0)
+    """
+    return value if isinstance(value, int) else float(f"{value:.4g}")
 
 
-def write(name: str, figures: Mapping[str, float], path: Path | None) -> None:
-    """Show the figures, and keep them where a path is given."""
-    table = Table(title=f"bench {name}", title_justify="left")
+def write(
+    title: str, figures: Mapping[str, float], path: Path | None, series: Mapping[str, Any] | None = None
+) -> None:
+    """Show the figures; keep them, and what plots are drawn from, where a path is given."""
+    table = Table(title=title, title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
     table.add_column("limit", justify="right")
@@ -63,8 +81,19 @@ def write(name: str, figures: Mapping[str, float], path: Path | None) -> None:
     console.print(table)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = {"name": name, "figures": {figure: rounded(value) for figure, value in figures.items()}}
-        path.write_text(json.dumps(kept, indent=2) + "\n")
+        kept: dict[str, Any] = {
+            "name": title.split()[-1],
+            "figures": {figure: rounded(value) for figure, value in figures.items()},
+        }
+        if series is not None:
+            kept["series"] = series
+        path.write_text(json.dumps(kept, indent=1, default=float) + "\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What was kept."""
+    kept: dict[str, Any] = json.loads(path.read_text())
+    return kept
 
 
 def note(text: str) -> None:
@@ -78,3 +107,15 @@ def progress() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as shown:
         yield shown
+
+
+@contextmanager
+def spark_session(name: str) -> Iterator[SparkSession]:
+    """Spark for as long as something is measured."""
+    from slackwater.spark.session import build_session
+
+    session = build_session(name)
+    try:
+        yield session
+    finally:
+        session.stop()

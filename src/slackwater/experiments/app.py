@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress
 
-from slackwater.benchmarks.report import progress
-from slackwater.experiments import report
+from slackwater.benchmarks import report
 from slackwater.experiments.packets import DATA
 
 if TYPE_CHECKING:
@@ -38,17 +36,6 @@ Measured = tuple[Mapping[str, float], Mapping[str, Any]]
 """Figures, and the series that the plot is drawn from."""
 
 
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    from slackwater.spark.session import build_session
-
-    session = build_session("slackwater-reproduce")
-    try:
-        yield session
-    finally:
-        session.stop()
-
-
 def _reproduce(
     name: str,
     json: Path | None,
@@ -58,11 +45,11 @@ def _reproduce(
 ) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="slackwater-reproduce-") as folder,
-        progress() as shown,
-        _spark() as spark,
+        report.progress() as shown,
+        report.spark_session("slackwater-reproduce") as spark,
     ):
         figures, series = measure(spark, Path(folder), shown)
-    report.write(name, figures, series, json)
+    report.write(f"reproduce {name}", figures, json, series)
     if plot is not None:
         draw(series, plot)
 

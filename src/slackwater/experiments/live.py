@@ -20,7 +20,7 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.ruling import Ruling
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.session import Session, Settings
-from slackwater.runtime.shedding import Shed
+from slackwater.runtime.shedding import Shed, Took
 from slackwater.spark.execute import SparkSession
 
 STATEMENT = f"CREATE STREAM {STREAM} ({COLUMNS}) USING bricks TIMESTAMP BY ts;"
@@ -68,18 +68,10 @@ class Observed(Governor):
         self._decided.append((time.monotonic(), size or 0, ruling))
         return ruling
 
-    def learn(
-        self,
-        stream: str,
-        shed: Shed | None,
-        arrived: int,
-        event_seconds: float,
-        times: Mapping[str, float],
-        wall: float,
-    ) -> None:
-        super().learn(stream, shed, arrived, event_seconds, times, wall)
+    def learn(self, stream: str, shed: Shed | None, took: Took) -> None:
+        super().learn(stream, shed, took)
         at, size, ruling = self._decided[-1]
-        self.batches.append(Batch(at - self._decided[0][0], size, ruling, event_seconds, wall))
+        self.batches.append(Batch(at - self._decided[0][0], size, ruling, took.stretch, took.wall))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from slackwater.benchmarks.report import read
 from slackwater.experiments import plots
-from slackwater.experiments.report import read
 
 RESULTS = Path("docs/results")
 TEMPLATE = "sampling.template.md"

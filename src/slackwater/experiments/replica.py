@@ -172,14 +172,29 @@ class Replica:
     def _kept(self, u: Ints) -> tuple[Ints, Floats]:
         """The query's packets that are kept, and what is summed of them."""
         passing = self.stream.passing[self.query.name]
-        batch = self.stream.batch[passing.place]
-        limits = self._limits(self.rates.own)[batch].astype(float)
-        if (self.rates.tau > 0).any():
-            tau = self._tau[batch]
-            sized = np.minimum(WHOLE, np.abs(passing.value) / np.where(tau > 0, tau, 1.0) * WHOLE)
-            limits = np.where(tau > 0, sized, limits)
-        mine = u[passing.place] < limits
+        mine = u[passing.place] < self._below
         return passing.place[mine], passing.value[mine]
+
+    @cached_property
+    def _below(self) -> Ints | Floats:
+        """By packet of the query: the number that its own must be below for it to be kept."""
+        passing = self.stream.passing[self.query.name]
+        batch = self.stream.batch[passing.place]
+        limits = self._limits(self.rates.own)[batch]
+        if not (self.rates.tau > 0).any():
+            return limits
+        tau = self._tau[batch]
+        sized = np.minimum(WHOLE, np.abs(passing.value) / np.where(tau > 0, tau, 1.0) * WHOLE)
+        return np.where(tau > 0, sized, limits)
+
+    @cached_property
+    def _below_rate(self) -> Ints:
+        """By row of the stream: what its number is below where it counts as kept."""
+        return self._limits(self.rates.own)[self.stream.batch]
+
+    @cached_property
+    def _below_root(self) -> Ints:
+        return self._limits(self.rates.root)[self.stream.batch]
 
     @cached_property
     def _tau(self) -> Floats:
@@ -187,7 +202,7 @@ class Replica:
         return np.array([float(a) / b for a, b in map(fraction, self.rates.tau.tolist())])
 
     def _limits(self, rates: Floats) -> Ints:
-        return np.array([threshold(rate) for rate in rates])
+        return np.array([threshold(rate) for rate in rates], dtype=np.int64)
 
     def _partials(self, place: Ints, value: Floats, begin: Ints, end: Ints) -> dict[str, Floats]:
         """What Spark keeps of the packets, by window and batch, under the ends of its names."""
@@ -210,7 +225,7 @@ class Replica:
         stream = self.stream
         if (self.rates.root >= 1).all():
             return np.asarray(end - begin, dtype=np.float64)
-        entry = stream.entry[u < self._limits(self.rates.root)[stream.batch]]
+        entry = stream.entry[u < self._below_root]
         return _between(entry, None, len(stream.pane), begin, end)
 
     def _samples(self, u: Ints, drawn: Bools, seen: Bools) -> Samples:
@@ -218,7 +233,7 @@ class Replica:
         stream, cells = self.stream, len(self.ends)
         all_cells, all_batches, _, _ = self._cells
         arrived, rates = stream.arrived, self.rates.own
-        below = u < self._limits(rates)[stream.batch]
+        below = u < self._below_rate
         kept = np.add.reduceat(below, stream.first[:-1], dtype=np.int64)
         if not self.rates.calibrated:
             arrived = arrived * UNTOLD

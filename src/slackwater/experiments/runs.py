@@ -22,7 +22,7 @@ from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.json_values import double_column
 from slackwater.runtime.session import Session, Settings
-from slackwater.runtime.shedding import Shed
+from slackwater.runtime.shedding import Shed, Took
 from slackwater.spark.execute import SparkSession
 
 PATIENCE_S = 1200.0
@@ -58,17 +58,9 @@ class Watched(Governor):
         self.rulings.append(ruling)
         return ruling
 
-    def learn(
-        self,
-        stream: str,
-        shed: Shed | None,
-        arrived: int,
-        event_seconds: float,
-        times: Mapping[str, float],
-        wall: float,
-    ) -> None:
-        super().learn(stream, shed, arrived, event_seconds, times, wall)
-        self.spent.append(sum(times.values()))
+    def learn(self, stream: str, shed: Shed | None, took: Took) -> None:
+        super().learn(stream, shed, took)
+        self.spent.append(sum(took.times.values()))
 
 
 @dataclass(frozen=True)

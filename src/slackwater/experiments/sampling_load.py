@@ -47,8 +47,8 @@ class Sizes:
     """Of generated packets."""
     covered: tuple[int, ...] = (2, 5, 10)
     """Loads at which coverage is looked at."""
-    salts: int = 200
-    salts_of_errors: int = 40
+    salts: int = 1000
+    salts_of_errors: int = 100
 
 
 FULL = Sizes(seconds=780, rows_per_batch=48_000)
@@ -136,17 +136,17 @@ def _workload(
             again = repeat(shed, strategy, stream, whole.answers, ends, sizes.salts_of_errors)
             results.figures[f"{name}.replicated.average.{place}"] = again.average
             results.figures[f"{name}.replicated.worst.{place}"] = again.worst
-            if name == "network" and strategy is OURS and load in sizes.covered:
-                _coverage(shed, stream, whole, ends, sizes.salts, load, results)
+            if strategy is OURS and load in sizes.covered:
+                _coverage(shed, stream, whole, ends, sizes.salts, f"{name}.{load}", results)
             advance()
 
 
 def _coverage(
-    shed: Run, stream: Stream, whole: Run, ends: Ints, salts: int, load: int, results: Results
+    shed: Run, stream: Stream, whole: Run, ends: Ints, salts: int, place: str, results: Results
 ) -> None:
     repeated = repeat(shed, OURS, stream, whole.answers, ends, salts)
     for query, share in repeated.coverage.items():
-        results.figures[f"coverage.{query}.{load}"] = share
+        results.figures[f"coverage.{place}.{query}"] = share
     key = "coverage_shortfall.max"
     results.figures[key] = max(repeated.shortfall, results.figures.get(key, -1.0))
 

@@ -271,7 +271,7 @@ def demands_of(
 ) -> list[Demand]:
     """What the queries of a stream ask of their slots; those in ``heavy`` keep rows by size."""
     found = []
-    plan = load.plan
+    plan, size = load.plan, load.size * load.share
     for slot in load.slots.all:
         for name in slot.steps:
             query = f"{prefix}/{name}" if prefix else name
@@ -306,7 +306,7 @@ def demands_of(
                         spread=(
                             kind.by_size(arriving)
                             if slot.id in heavy
-                            else max((kind.spread(f, arriving) for f in finals), default=1 / expected)
+                            else max((kind.spread(f, arriving, size) for f in finals), default=1 / expected)
                         ),
                         bound_constant=kind.constant(arriving, contract.confidence),
                         floor=min(FLOOR_AT_MOST, max(1e-4, FLOOR_ROWS / expected)),

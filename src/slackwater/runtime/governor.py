@@ -19,7 +19,7 @@ from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
 from slackwater.planners.ruling import Ruling
 from slackwater.planners.sampling import Rates, StreamLoad, plan_rates, terms_of, worst_loss
-from slackwater.runtime.shedding import Shed
+from slackwater.runtime.shedding import Shed, Took
 from slackwater.runtime.statistician import Statistician
 from slackwater.statistics.costs import Observation, fit_costs, predicted
 from slackwater.statistics.snapshot import StreamStatistics
@@ -208,26 +208,18 @@ class Governor:
         cheap = self.cheap.get(known.stream.lower(), True)
         return StreamLoad(known.plan, known.nodes, known.slots, known.snapshot(), size, cheap)
 
-    def learn(
-        self,
-        stream: str,
-        shed: Shed | None,
-        arrived: int,
-        event_seconds: float,
-        times: Mapping[str, float],
-        wall: float,
-    ) -> None:
-        """Take note of how a batch went: executor seconds by table, and how long it took in all."""
+    def learn(self, stream: str, shed: Shed | None, took: Took) -> None:
+        """Take note of how a batch went."""
         name = stream.lower()
         known = self._streams.get(name)
         if known is None:
             return
-        known.arrived(arrived, event_seconds)
+        known.arrived(took.arrived, took.stretch)
         if shed is None or self._turns.get(name, 0) < WARMING:
             return
         known.count(shed)
-        load = replace(self._load(known, float(arrived)), share=shed.share)
-        for table, seconds in times.items():
+        load = replace(self._load(known, float(took.arrived)), share=shed.share)
+        for table, seconds in took.times.items():
             terms = terms_of(load, shed.rates, table)
             if terms:
                 known.observe(table, terms, seconds)
@@ -235,14 +227,14 @@ class Governor:
             known.fit()
             if known.batches in CALIBRATED_AFTER:
                 known.calibrate()
-        spent = sum(times.values())
-        self._walls.append(Observation(known.batches, {"batch": 1.0, "executor": spent}, wall))
+        spent = sum(took.times.values())
+        self._walls.append(Observation(known.batches, {"batch": 1.0, "executor": spent}, took.wall))
         base = {"batch": 0.12, "executor": 1.0 / self.cores}
         self._wall = fit_costs(list(self._walls), base, ridge=0.02)
         meant = self._ruled.get(name, (0.0, 0.0))[1]
         if known.batches >= SETTLED and shed.rates and meant > 0:
             # a part of the way towards what would have been right: the fit goes the rest
-            step = min(1.1, max(0.75, (meant / max(wall, 1e-6)) ** GAIN))
+            step = min(1.1, max(0.75, (meant / max(took.wall, 1e-6)) ** GAIN))
             self.trim = min(TRIM[1], max(TRIM[0], self.trim * step))
         elif not shed.rates:
             self.trim += 0.2 * (1.0 - self.trim)

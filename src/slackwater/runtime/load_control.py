@@ -12,7 +12,7 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
 from slackwater.planners.ruling import Ruler, choose_blocks
 from slackwater.runtime.governor import Governor
-from slackwater.runtime.shedding import Shed
+from slackwater.runtime.shedding import Shed, Took
 from slackwater.runtime.turn import compile_stream
 from slackwater.runtime.work import Work
 from slackwater.spark.execute import Executor
@@ -126,4 +126,4 @@ class LoadControl:
         if low is None or high is None:
             low, high = latest or work.state.latest or 0, work.state.latest or 0
         stretch = (int(high) - int(low)) / 1e6
-        self.ruler.learn(decision.stream, work.shed, work.counts.arrived, stretch, times, seconds)
+        self.ruler.learn(decision.stream, work.shed, Took(work.counts.arrived, stretch, seconds, times))

@@ -33,6 +33,19 @@ def threshold(rate: float) -> int:
     return min(WHOLE, max(0, round(rate * WHOLE)))
 
 
+@dataclass(frozen=True)
+class Took:
+    """How a batch went; times in seconds."""
+
+    arrived: int
+    """Rows."""
+    stretch: float
+    """Of event time."""
+    wall: float
+    times: Mapping[str, float] = field(default_factory=dict)
+    """Of executors, by table, where they were measured."""
+
+
 @dataclass
 class Shed:
     """What is kept of one batch. ``arrived`` and the counts come from the first pass over it."""

@@ -115,13 +115,27 @@ class Statistician:
                 if plan.presence is None:
                     continue
                 partials = shed.partials.get(plan.presence[0])
-                if partials is not None:
-                    self._query(name, plan, slot, partials, kept)
+                if partials is None:
+                    continue
+                sums = self._sums.setdefault(name, _Sums())
+                sums.decay()
+                if slot.id in shed.decision.sizes:
+                    self._by_size(sums, plan, partials, shed.passed)
+                else:
+                    self._query(sums, plan, slot, partials, kept)
 
-    def _query(self, name: str, plan: StepPlan, slot: Slot, rows: pa.Table, kept: int) -> None:
+    def _by_size(self, sums: _Sums, plan: StepPlan, rows: pa.Table, of: int) -> None:
+        """Rows that were kept in proportion to their size count for as many as their chance stands for."""
+        column = plan.calls[0].columns["total"]
+        there = _sum(rows[f"{column}_c"])
+        sums.rows += there
+        sums.of += of
+        sums.values += there
+        sums.total += _sum(rows[f"{column}_z"])
+        sums.squares += _sum(rows[f"{column}_w"])
+
+    def _query(self, sums: _Sums, plan: StepPlan, slot: Slot, rows: pa.Table, kept: int) -> None:
         assert plan.presence is not None
-        sums = self._sums.setdefault(name, _Sums())
-        sums.decay()
         if slot.place[2] is not None:
             rows = rows.filter(pc.equal(rows["q"], slot.place[2]))
         presence = rows[plan.presence[1]].fill_null(0).to_numpy()

@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import monotonically_increasing_id, spark_partition_id
+from pyspark.sql.functions import expr, monotonically_increasing_id, spark_partition_id
 
 from slackwater.errors import SourceError
 from slackwater.language.statements import CreateStream
@@ -23,6 +24,9 @@ ROWS_PER_SEGMENT = 1_000_000
 """At most: a file costs some milliseconds to open, a part of one to skip."""
 SEGMENTS_AT_MOST = 500
 """Segments made smaller than that for the sake of small batches."""
+
+LOOKED_AT = 200
+"""Rows looked at for each bound between segments."""
 
 
 def land(
@@ -90,7 +94,9 @@ def _land(
     share = rows_per_batch // (2 * session.sparkContext.defaultParallelism)
     size = max(1, min(ROWS_PER_SEGMENT, share))
     parts = max(-(-count // ROWS_PER_SEGMENT), min(-(-count // size), SEGMENTS_AT_MOST))
-    ordered = numbered.repartitionByRange(parts, "__t").sortWithinPartitions("__t", "__file", "__id")
+    # Spark's own partitioning by range draws its bounds anew each time, and rows are sampled by their place
+    stretch = expr(_stretch_of(_bounds(numbered, count, parts)))
+    ordered = numbered.repartitionById(parts, stretch).sortWithinPartitions("__t", "__file", "__id")
     placed = (
         ordered.drop("__id", "__file")
         .withColumn("__part", spark_partition_id().cast("bigint"))
@@ -118,6 +124,27 @@ def _land(
     # rows without a time are read with the first rows that have one, so that they are counted
     untimed = [Segment(s.path, start, start, s.rows) for s in found if s.first > s.last and s.rows]
     return timed + untimed
+
+
+def _bounds(numbered: DataFrame, count: int, parts: int) -> list[int]:
+    """Times that divide a trace into parts of about as many rows, the same ones whenever it is landed."""
+    if parts == 1:
+        return []
+    every = max(1, count // (LOOKED_AT * parts))
+    looked_at = numbered.where(f"__t IS NOT NULL AND pmod(xxhash64(__id), {every}) = 0").select("__t")
+    times = np.sort(looked_at.toArrow()["__t"].to_numpy())
+    places = np.arange(1, parts) * len(times) // parts
+    return [int(t) for t in np.unique(times[places])] if len(times) else []
+
+
+def _stretch_of(bounds: Sequence[int], first: int = 0) -> str:
+    """SQL for how many of some bounds a time is at or beyond, by halving."""
+    if not bounds:
+        return str(first)
+    middle = len(bounds) // 2
+    below = _stretch_of(bounds[:middle], first)
+    above = _stretch_of(bounds[middle + 1 :], first + middle + 1)
+    return f"CASE WHEN __t >= {bounds[middle]} THEN {above} ELSE {below} END"
 
 
 def _time_hint(stream: CreateStream) -> str:

@@ -223,6 +223,9 @@ def aggregate(
         chance = f"coalesce(least(1D, abs({number}) / ({tau})), 1D)"
         items[f"{column.id}_z"] = f"sum(sign({number}) times {weighed})"
         items[f"{column.id}_y"] = f"sum({weighed} times {weighed} times (1D - {chance}))"
+        # how many rows there are and their squares, by their chance: large ones are kept more often
+        items[f"{column.id}_c"] = f"sum({weighed} / abs({number}))"
+        items[f"{column.id}_w"] = f"sum({weighed} times abs({number}))"
     return ", ".join(f"{_filtered(t, value, where)} AS {name}" for name, t in items.items())
 
 

@@ -45,6 +45,8 @@ class Trial:
 def explain_live(trial: Trial, console: Console, talk: Console) -> None:
     """Run a file and show what it does: refreshed on a terminal, elsewhere once at the end."""
     with _running(trial, Watcher, talk) as session:
+        with talk.status("warming up …"):
+            _warm_up(session)
         if console.is_terminal:
             with Live(console=console, refresh_per_second=4, transient=True) as live:
                 _wait(session, trial.seconds, lambda: live.update(_shown(session)))
