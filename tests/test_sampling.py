@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from sampling_data import BATCHES, QUERIES, RATES, STREAM, Key, batches, by_key, key
 from slackwater.planners.ruling import FixedRates, Ruling
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.governor import WARMING, Governor
 from slackwater.runtime.session import Session, Settings
-from slackwater.runtime.statistician import DECAY
 from slackwater.runtime.testing import (
     Killed,
     ListSink,
@@ -27,54 +24,6 @@ from slackwater.runtime.testing import (
     scripted_session,
     take_turns,
 )
-
-ORIGIN = 1_700_000_000_000_000
-STREAM = "CREATE STREAM p (ts TIMESTAMP, size INT, port INT, host STRING) USING {using} TIMESTAMP BY ts;"
-QUERIES = """
-CREATE QUERY web AS SELECT COUNT(*) AS n, SUM(size) AS bytes, AVG(size) AS mean, SUM(size) / COUNT(*) AS ratio
-  FROM p WHERE port = 80 GROUP BY window(ts, '20 seconds', '10 seconds') WITH ERROR 5%;
-CREATE QUERY middle AS SELECT MEDIAN(size) AS m, COUNT(*) AS n FROM p WHERE port = 443
-  GROUP BY window(ts, '20 seconds') WITH ERROR 5%;
-CREATE QUERY tail AS SELECT percentile(size, 0.9) AS m FROM p WHERE port = 443 AND size > 100
-  GROUP BY window(ts, '20 seconds') WITH ERROR 5%;
-CREATE QUERY spread AS SELECT STDDEV(size) AS s, VAR_POP(size) AS v FROM p WHERE port > 80
-  GROUP BY window(ts, '20 seconds') WITH ERROR 5%;
-CREATE QUERY ports AS SELECT port, COUNT(*) AS n, SUM(size) AS bytes FROM p
-  GROUP BY port, window(ts, '20 seconds') WITH ERROR 5%;
-CREATE QUERY sure AS SELECT MAX(size) AS m, COUNT(*) AS n FROM p WHERE port = 53
-  GROUP BY window(ts, '20 seconds') WITH EXACT;
-"""
-RATES = {"web": 0.2, "middle": 0.4, "tail": 0.5, "spread": 0.3, "ports": 0.6}
-Key = tuple[object, ...]
-
-
-def batches(count: int = 6, rows: int = 2500, seed: int = 0) -> list[pa.Table]:
-    random = np.random.default_rng(seed)
-    times = np.sort(random.integers(0, 60_000_000, count * rows))
-    made = []
-    for part in np.split(times, count):
-        size = len(part)
-        columns = {
-            "ts": pa.array(ORIGIN + part, pa.timestamp("us", "UTC")),
-            "size": pa.array(random.integers(40, 1500, size).astype("int32")),
-            "port": pa.array(random.choice([80, 443, 53], size, p=[0.6, 0.3, 0.1]).astype("int32")),
-            "host": pa.array(random.choice(["a", "b", "c"], size)),
-        }
-        made.append(pa.table(columns))
-    return made
-
-
-BATCHES = batches()
-
-
-def key(answer: Answer) -> Key:
-    return (answer.query, answer.column, answer.window_start, answer.keys)
-
-
-def by_key(answers: list[Answer]) -> dict[Key, Answer]:
-    found = {key(a): a for a in answers}
-    assert len(found) == len(answers), "an answer was delivered twice"
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -252,147 +201,6 @@ def test_rare_groups_are_kept_at_a_rate_of_their_own(spark, exact):
     }
 
 
-HEAVY = """
-CREATE QUERY bytes AS SELECT SUM(size) AS s FROM p WHERE port = 80 AND known(host)
-  GROUP BY window(ts, '20 seconds') WITH ERROR 5%;
-CREATE QUERY others AS SELECT COUNT(*) AS n FROM p WHERE port = 443 GROUP BY window(ts, '20 seconds') WITH ERROR 5%;
-"""
-
-
-def heavy_batches() -> list[pa.Table]:
-    random = np.random.default_rng(11)
-    made = []
-    for table in BATCHES:
-        size = np.minimum(40 * random.pareto(1.2, table.num_rows) + 1, 2_000_000)
-        made.append(table.set_column(1, "size", pa.array(size.astype("int32"))))
-    return made
-
-
-class BySize:
-    """Keeps about a tenth of the rows of ``bytes``, by their size where there is a mean to go by."""
-
-    paced = False
-
-    def __init__(self, tau: float) -> None:
-        self.tau = tau
-
-    def rule(self, stream, plan, slots, size, *, skips):
-        slot = slots.by_step["bytes"]
-        assert slot.summed is not None
-        return Ruling({slot.id: 0.1}, 1.0, sizes={slot.id: self.tau} if self.tau else {})
-
-
-def test_a_heavy_tailed_sum_keeps_rows_in_proportion_to_their_size(spark):
-    tables = {"p": heavy_batches()}
-    sql = STREAM.format(using="scripted") + HEAVY
-    options = {"functions": {"known": (lambda host: host != "c", "boolean")}}
-    truth = by_key(run_scripted(spark, sql, tables, **options))
-    sizes = np.concatenate([t["size"].to_numpy() for t in tables["p"]])
-    tau = float(sizes.mean() / 0.1)
-    errors, widths = {}, {}
-    for name, ruler in (("size", BySize(tau)), ("rows", BySize(0.0))):
-        found = by_key(run_scripted(spark, sql, tables, ruler=ruler, **options))
-        assert found.keys() == truth.keys()
-        mine = {k: a for k, a in found.items() if a.query == "bytes"}
-        assert all(a.how == "sampled" and a.low <= a.value <= a.high for a in mine.values())
-        assert all(a.low <= truth[k].value <= a.high for k, a in mine.items())
-        assert np.mean([a.rows / truth[k].rows for k, a in mine.items()]) < 0.15
-        errors[name] = np.mean([abs(a.value / truth[k].value - 1) for k, a in mine.items()])
-        widths[name] = np.mean([(a.high - a.low) / a.value for a in mine.values()])
-        assert all(a.value == truth[k].value for k, a in found.items() if a.query == "others")
-    assert widths["size"] < 0.5 * widths["rows"], widths
-    assert errors["size"] < 0.15, errors
-
-
-class LearnsBySize(Governor):
-    """Keeps rows by their size, and learns what they are like."""
-
-    def rule(self, stream, plan, slots, size, *, skips):
-        super().rule(stream, plan, slots, size, skips=skips)
-        slot = slots.by_step["bytes"]
-        return Ruling({slot.id: 0.1}, 1.0, measured=True, sizes={slot.id: 800.0})
-
-
-def test_what_is_learnt_of_values_does_not_depend_on_large_ones_being_kept_more_often(spark):
-    # no row so small that the few of its kind that are kept stand for most of the others
-    tables = {"p": [t.set_column(1, "size", pc.add(t["size"], 40).cast("int32")) for t in heavy_batches()]}
-    options = {"functions": {"known": (lambda host: host != "c", "boolean")}}
-    governor = LearnsBySize(lambda: 1e9, 2, everywhere=True)
-    run_scripted(spark, STREAM.format(using="scripted") + HEAVY, tables, ruler=governor, **options)
-    rows = total = of = 0.0
-    for table in tables["p"][WARMING:]:
-        mine = table.filter(pc.and_(pc.equal(table["port"], 80), pc.not_equal(table["host"], "c")))
-        rows, total = DECAY * rows + mine.num_rows, DECAY * total + pc.sum(mine["size"]).as_py()
-        of = DECAY * of + table.num_rows
-    known = governor.snapshot()[0].queries["bytes"]
-    assert known.mean == pytest.approx(total / rows, rel=0.15)
-    assert known.share == pytest.approx(rows / of, rel=0.15)
-
-
-def test_sums_by_size_are_unbiased(spark):
-    tables = {"p": heavy_batches()[:2]}
-    sql = STREAM.format(using="scripted") + HEAVY.split(";")[0] + ";"
-    options = {"functions": {"known": (lambda host: host != "c", "boolean")}}
-    truth = by_key(run_scripted(spark, sql, tables, **options))
-    sizes = np.concatenate([t["size"].to_numpy() for t in tables["p"]])
-    ratios = []
-    for salt in range(1, 9):
-        found = run_scripted(
-            spark,
-            sql,
-            tables,
-            ruler=BySize(float(sizes.mean() / 0.2)),
-            settings=Settings(salt=salt),
-            **options,
-        )
-        ratios += [a.value / truth[key(a)].value for a in found]
-    assert abs(np.mean(ratios) - 1) < 3 * np.std(ratios) / np.sqrt(len(ratios)) + 1e-9
-
-
-MEMBERS = "".join(
-    f"CREATE QUERY h{i} AS SELECT COUNT(*) AS n, SUM(size) AS s FROM p WHERE port = {80 + i} "
-    f"GROUP BY window(ts, '20 seconds') WITH ERROR 5%;\n"
-    for i in range(12)
-)
-
-
-def test_members_of_a_signature_have_rates_of_their_own(spark):
-    random = np.random.default_rng(5)
-    tables = []
-    for table in BATCHES:
-        ports = pa.array((80 + random.integers(0, 12, table.num_rows)).astype("int32"))
-        tables.append(table.set_column(2, "port", ports))
-    sql = STREAM.format(using="scripted") + MEMBERS
-    truth = by_key(run_scripted(spark, sql, {"p": tables}))
-    rates = {f"h{i}": 1.0 if i == 3 else 0.15 + 0.07 * i for i in range(12)}
-    found = by_key(run_scripted(spark, sql, {"p": tables}, ruler=FixedRates(rates)))
-    assert found.keys() == truth.keys()
-    inside = []
-    for place, answer in found.items():
-        if answer.query == "h3":
-            assert (answer.how, answer.value) == ("exact", truth[place].value)
-            continue
-        assert answer.how == "sampled"
-        assert answer.rate == pytest.approx(rates[answer.query], abs=0.09)
-        inside.append(answer.low <= truth[place].value <= answer.high)
-    # the samples are nested, so that a bad one is bad for many
-    assert np.mean(inside) >= 0.85
-
-
-def test_rows_of_a_set_valued_query_are_thinned_out(spark):
-    sql = (
-        STREAM.format(using="scripted")
-        + "CREATE QUERY big AS SELECT size, host FROM p WHERE size > 1000 WITH ERROR 5%;"
-    )
-    whole = run_scripted(spark, sql, {"p": BATCHES})
-    part = run_scripted(spark, sql, {"p": BATCHES}, ruler=FixedRates({"big": 0.25}))
-    assert len(part) == pytest.approx(0.25 * len(whole), rel=0.15)
-    assert {(a.at, a.keys) for a in part} <= {(a.at, a.keys) for a in whole}
-    assert {(a.how, a.rate, a.met) for a in part} == {("sampled", 0.25, False)}
-    nearly = run_scripted(spark, sql, {"p": BATCHES[:1]}, ruler=FixedRates({"big": 0.97}))
-    assert {(a.how, a.met) for a in nearly} == {("sampled", True)}
-
-
 def test_a_suspended_query_says_so(spark, exact):
     sql = STREAM.format(using="scripted") + QUERIES
     found = run_scripted(
@@ -471,16 +279,6 @@ def test_blocks_of_a_trace_are_read_and_the_rest_is_not(spark, tmp_path):
     assert np.mean([a.rate / RATES[a.query] for a in found.values()]) < 0.7
 
 
-def test_a_query_that_others_read_is_never_sampled(spark):
-    sql = STREAM.format(using="scripted") + (
-        "CREATE QUERY base AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '5 seconds') WITH ERROR 5%;"
-        "CREATE QUERY above AS SELECT MAX(n) AS m FROM base GROUP BY window(ts, '20 seconds') WITH EXACT;"
-    )
-    truth = by_key(run_scripted(spark, sql, {"p": BATCHES}))
-    found = by_key(run_scripted(spark, sql, {"p": BATCHES}, ruler=FixedRates({"base": 0.1})))
-    assert {k: (a.value, a.how) for k, a in found.items()} == {k: (a.value, a.how) for k, a in truth.items()}
-
-
 def test_sampled_state_is_forgotten_with_its_windows(spark, tmp_path: Path):
     tables = batches(60, 60, seed=9)
     sql = STREAM.format(using="scripted") + (
@@ -498,48 +296,3 @@ def test_sampled_state_is_forgotten_with_its_windows(spark, tmp_path: Path):
     assert len(sink.answers) > 40
     assert len(files) < 30
     assert len(list((tmp_path / "s" / "panes").rglob("*.parquet"))) < 40
-
-
-def test_only_rows_that_are_kept_are_looked_up(spark, tmp_path):
-    pq.write_table(pa.table({"host": ["a", "b"], "site": ["x", "y"]}), tmp_path / "sites.parquet")
-    sql = STREAM.format(using="scripted") + (
-        f"CREATE TABLE sites (host STRING, site STRING) USING parquet OPTIONS (path '{tmp_path / 'sites.parquet'}');"
-        "CREATE QUERY looked AS SELECT COUNT(*) AS n, SUM(size) AS s FROM p JOIN sites USING (host) "
-        "WHERE site = 'x' GROUP BY window(ts, '20 seconds') WITH ERROR 5%;"
-        "CREATE QUERY plain AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '20 seconds') WITH ERROR 5%;"
-    )
-    truth = by_key(run_scripted(spark, sql, {"p": BATCHES}))
-    found = by_key(run_scripted(spark, sql, {"p": BATCHES}, ruler=FixedRates({"looked": 0.3})))
-    assert found.keys() == truth.keys()
-    for place, answer in found.items():
-        if answer.query == "plain":
-            assert answer.value == truth[place].value
-        else:
-            assert answer.how == "sampled"
-            assert answer.low <= truth[place].value <= answer.high
-
-
-def test_sums_of_intervals_and_decimals_are_measured_without_harm(spark):
-    class Measuring(FixedRates):
-        def rule(self, stream, plan, slots, size, *, skips):
-            ruling = super().rule(stream, plan, slots, size, skips=skips)
-            return replace(ruling, measured=True)
-
-    sql = (
-        "CREATE STREAM p (ts TIMESTAMP, size INT, port INT, host STRING) USING scripted TIMESTAMP BY ts;"
-        "CREATE QUERY late AS SELECT SUM(ts - TIMESTAMP '2023-11-14 00:00:00') AS d "
-        "FROM p GROUP BY window(ts, '20 seconds');"
-        "CREATE QUERY money AS SELECT SUM(CAST(size AS DECIMAL(12, 2))) AS d, AVG(CAST(size AS DECIMAL(12, 2))) AS a "
-        "FROM p WHERE port = 80 GROUP BY window(ts, '20 seconds');"
-        "CREATE QUERY texts AS SELECT SUM(CAST(size AS STRING)) AS d FROM p WHERE port = 53 GROUP BY window(ts, '20 seconds');"
-    )
-    truth = by_key(run_scripted(spark, sql, {"p": BATCHES}))
-    rates = {"late": 0.5, "money": 0.5, "texts": 0.5}
-    found = by_key(run_scripted(spark, sql, {"p": BATCHES}, ruler=Measuring(rates)))
-    assert found.keys() == truth.keys()
-    for place, answer in found.items():
-        if answer.query == "late":
-            assert (answer.how, answer.value) == ("exact", truth[place].value)
-        else:
-            assert answer.how == "sampled"
-            assert float(answer.value) == pytest.approx(float(truth[place].value), rel=0.2)

@@ -10,6 +10,7 @@ with every row read and with blocks skipped at the source.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -38,32 +39,43 @@ class Sizes:
 
     rate: float
     seconds: int
-    rows_per_batch: int
+    idle_rows: int
+    """Rows of a batch while nothing is shed: enough batches that few of them are the first ones."""
+    gain_rows: int
     rounds: int
-    unshed_rows: int
-    """Rows of the batch whose time the held multiples have."""
+    unshed_rows: Mapping[str, int]
+    """By kind of stream: rows of the batch whose time the held multiples have."""
     multiples: tuple[int, ...]
 
 
-FULL = Sizes(60_000.0, 200, 500_000, 5, 250_000, (2, 3, 4, 6, 8, 12, 16, 24, 32, 48))
-QUICK = Sizes(400.0, 60, 8_000, 1, 4_000, (2,))
+FULL = Sizes(
+    rate=60_000.0,
+    seconds=400,
+    idle_rows=500_000,
+    gain_rows=2_000_000,
+    rounds=3,
+    unshed_rows={"json": 500_000, "binary": 1_000_000},
+    multiples=(2, 3, 4, 6, 8, 12, 16, 24),
+)
+QUICK = Sizes(400.0, 60, 8_000, 8_000, 1, {"json": 4_000, "binary": 4_000}, (2,))
+LANDED_AT_MOST = 2_000_000
+"""Batches of more rows than this have longer files, no larger ones."""
 
 
 def shedding(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress) -> dict[str, float]:
     """All figures of the benchmark."""
     traffic = Traffic(seed=42, rate=sizes.rate)
-    figures: dict[str, float] = {}
-    recordings = {
-        kind: record(
-            spark, folder, traffic, sizes.seconds, sizes.rows_per_batch, progress, text=kind == "json"
-        )
-        for kind in ("binary", "json")
-    }
-    figures |= _idle(spark, recordings["binary"], folder, sizes, progress)
-    for kind, recording in recordings.items():
-        figures[f"{kind}_gain"] = _gain(spark, recording, folder, sizes, progress, kind)
-    for kind in recordings:
-        figures |= _held(spark, folder, traffic, sizes, progress, kind)
+
+    def recorded(kind: str, rows: int) -> Recording:
+        rows = min(rows, LANDED_AT_MOST)
+        return record(spark, folder, traffic, sizes.seconds, rows, progress, text=kind == "json")
+
+    figures = _idle(spark, recorded("binary", sizes.idle_rows), folder, sizes, progress)
+    for kind in sizes.unshed_rows:
+        gained = _gain(spark, recorded(kind, sizes.gain_rows), folder, sizes, progress, kind)
+        figures[f"{kind}_gain"] = gained
+    for kind in sizes.unshed_rows:
+        figures |= _held(spark, folder, recorded, sizes, kind)
     figures["planner_ms_1000"] = _planner_ms()
     return figures
 
@@ -82,7 +94,7 @@ def _idle(
     for turn in range(sizes.rounds + 1):
         for name in times:
             ruler = Governor(lambda: NEVER, 2, everywhere=True) if name == "idle" else None
-            timed = run(spark, recording, QUERIES, folder, sizes.rows_per_batch, ruler=ruler)
+            timed = run(spark, recording, QUERIES, folder, sizes.idle_rows, ruler=ruler)
             # the first round compiles both ways of reading a batch
             if turn > 0 or sizes.rounds == 1:
                 times[name].append(sum(timed.cycles[1:]))
@@ -102,47 +114,46 @@ def _gain(
             rates: Ruler | None = (
                 FixedRates(dict.fromkeys((q.name for q in NETWORK), rate)) if rate < 1 else None
             )
-            timed = run(spark, recording, QUERIES, folder, sizes.rows_per_batch, ruler=rates)
+            timed = run(spark, recording, QUERIES, folder, sizes.gain_rows, ruler=rates)
             if turn > 0 or sizes.rounds == 1:
                 times[rate].append(_steady(timed))
                 progress.advance(task)
-    note(f"{kind}: a batch of {sizes.rows_per_batch:,} rows takes {median(times[1.0]):.3f} s at a rate of 1")
+    note(f"{kind}: a batch of {sizes.gain_rows:,} rows takes {median(times[1.0]):.3f} s at a rate of 1")
     note(f"{kind}: and {median(times[0.1]):.3f} s at 0.1")
     return median(times[1.0]) / median(times[0.1])
 
 
 def _held(
-    spark: SparkSession, folder: Path, traffic: Traffic, sizes: Sizes, progress: Progress, kind: str
+    spark: SparkSession, folder: Path, recorded: Callable[[str, int], Recording], sizes: Sizes, kind: str
 ) -> dict[str, float]:
     """The largest multiple of an unshed batch that is taken in the time of that batch."""
     names = [q.name for q in NETWORK]
-    text = kind == "json"
-    base = record(spark, folder, traffic, sizes.seconds, sizes.unshed_rows, progress, text=text)
-    run(spark, base, QUERIES, folder, sizes.unshed_rows)
-    unshed = _steady(run(spark, base, QUERIES, folder, sizes.unshed_rows))
-    note(f"{kind}: an unshed batch of {sizes.unshed_rows:,} rows takes {unshed:.3f} s")
+    unshed_rows = sizes.unshed_rows[kind]
+
+    def seconds(rows: int, ruler: Ruler | None = None) -> float:
+        recording = recorded(kind, rows)
+        # the first run compiles
+        return [_steady(run(spark, recording, QUERIES, folder, rows, ruler=ruler)) for _ in range(2)][1]
+
+    unshed, rows_in_all = seconds(unshed_rows), recorded(kind, unshed_rows).rows
+    note(f"{kind}: an unshed batch of {unshed_rows:,} rows takes {unshed:.3f} s")
     held: dict[str, float] = {}
-    for skipping in (False, True):
-        best = 1.0
+    for way in ("without_skipping", "with_skipping"):
+        held[way] = 1.0
         for multiple in sizes.multiples:
-            rows = sizes.unshed_rows * multiple
-            if rows * 4 > base.rows and multiple > sizes.multiples[0]:
-                # too few batches of that size to tell
+            rows = unshed_rows * multiple
+            if rows * 2 > rows_in_all and multiple > sizes.multiples[0]:
+                note(f"{kind}: there are not rows enough for two batches of {multiple} times as many")
                 break
-            recording = record(spark, folder, traffic, sizes.seconds, rows, progress, text=text)
             kept = 0.2 / multiple
-            share = 0.3 / multiple if skipping else 1.0
-            ruler = FixedRates(dict.fromkeys(names, kept / share), share)
-            run(spark, recording, QUERIES, folder, rows, ruler=ruler)
-            taken = _steady(run(spark, recording, QUERIES, folder, rows, ruler=ruler))
-            note(f"{kind}: {multiple} times as many rows, skipping {skipping}: {taken:.3f} s")
+            share = 0.3 / multiple if way == "with_skipping" else 1.0
+            taken = seconds(rows, FixedRates(dict.fromkeys(names, kept / share), share))
+            note(f"{kind}: {multiple} times as many rows, {way.replace('_', ' ')}: {taken:.3f} s")
             if taken > unshed:
                 break
-            best = float(multiple)
-        held["with" if skipping else "without"] = best
-    return {
-        f"held_multiple.{kind}": max(held.values()),
-        f"held_multiple.{kind}.without_skipping": held["without"],
+            held[way] = float(multiple)
+    return {f"held_multiple.{kind}": max(held.values())} | {
+        f"held_multiple.{kind}.{way}": multiple for way, multiple in held.items()
     }
 
 
