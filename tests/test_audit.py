@@ -190,7 +190,8 @@ def test_a_changed_query_set_and_functions_are_replayed(spark: Any, tmp_path: Pa
     session.start(manual=True, record=folder)
     take_turns(session, {"p": BATCHES["p"][:2]})
     session.sql(
-        "DROP QUERY web; CREATE QUERY later AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds')"
+        "DROP QUERY web; CREATE QUERY later AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds');"
+        "CREATE QUERY surely AS SELECT SUM(size) AS s FROM p GROUP BY window(ts, '2 seconds') WITH EXACT"
     )
     take_turns(session, BATCHES)
     session.stop()
@@ -203,6 +204,7 @@ def test_a_changed_query_set_and_functions_are_replayed(spark: Any, tmp_path: Pa
     assert report.passed, report.problems
     found = {c.name: c for c in report.columns}
     assert found["later.n"].compared == found["later.n"].true > 3
+    assert found["surely.s"].compared == found["surely.s"].true > 3
     assert found["own.m"].compared == found["own.m"].true > 5
 
 

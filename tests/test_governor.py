@@ -57,18 +57,20 @@ class Machine:
         self.rates: list[dict[str, float]] = []
         self.shares: list[float] = []
 
-    def batch(self, rows: int, *, known: bool = True, skips: bool = False) -> None:
-        ruling = self.governor.rule("p", self.plan, self.slots, rows if known else None, skips=skips)
-        statistician = self.governor.known("p", self.plan, self.slots)
+    def batch(self, rows: int, *, known: bool = True, skips: bool = False, stream: str = "p") -> None:
+        slots = self.slots if stream == "p" else slots_of(self.plan, stream)
+        ruling = self.governor.rule(stream, self.plan, slots, rows if known else None, skips=skips)
+        statistician = self.governor.known(stream, self.plan, slots)
         load = self.governor._load(statistician, rows * ruling.share)
-        true = {**self.costs, **{f"python {s.id}": self.python for s in self.slots.all}}
+        true = {**self.costs, **{f"python {s.id}": self.python for s in slots.all}}
+        emits = [s.step.name for s in self.plan.steps_on(stream) if not s.step.aggregates]
         times = {
-            id_: predicted(true, terms_of(load, ruling.thresholds, id_)) * self._jitter()
-            for id_, _ in self.plan.tables_on("p")
+            name: predicted(true, terms_of(load, ruling.thresholds, name)) * self._jitter()
+            for name in [*(id_ for id_, _ in self.plan.tables_on(stream)), *emits]
         }
         wall = self.fixed + (sum(times.values()) / self.cores) ** self.bend * self._jitter()
         shed: Any = _Shed(ruling.thresholds, rows, ruling.share) if ruling.measured else None
-        self.governor.learn("p", shed, Took(rows, 1.0, wall, times if shed is not None else {}))
+        self.governor.learn(stream, shed, Took(rows, 1.0, wall, times if shed is not None else {}))
         self.walls.append(wall)
         self.rates.append(dict(ruling.thresholds))
         self.shares.append(ruling.share)
@@ -94,6 +96,7 @@ class _Shed:
 
     def __post_init__(self) -> None:
         self.passed = self.arrived
+        self.drawn = bool(self.rates) or self.share < 1.0
         self.nodes = np.array([])
         self.partials: dict[str, Any] = {}
 
@@ -201,6 +204,60 @@ def test_two_streams_share_one_capacity():
         other.learn("q", None, Took(fits * 20, 1.0, 0.5))
     machine.batch(int(fits * 0.9))
     assert machine.rates[-1], "the other stream leaves less for this one"
+
+
+def test_two_streams_that_are_both_too_much_keep_to_the_interval_together():
+    sql = SQL + (
+        "CREATE STREAM q (ts TIMESTAMP, v DOUBLE) USING traffic TIMESTAMP BY ts;"
+        "CREATE QUERY other AS SELECT SUM(v) AS s FROM q WHERE net(v) <> 'x'"
+        "  GROUP BY window(ts, '10 seconds') WITH ERROR 5%;"
+    )
+    machine = Machine(sql)
+    fits = rows_for(machine, machine.budget)
+    for _ in range(80):
+        machine.batch(fits * 2)
+        machine.batch(fits * 2, stream="q")
+    both = np.array(machine.walls[0::2]) + np.array(machine.walls[1::2])
+    assert np.mean(both[20:] > 1.0) <= 0.05
+    assert both[20:].mean() > 0.6, "and the time there is is used"
+
+
+def test_rows_that_are_delivered_cost_something_too():
+    sql = (
+        SQL[: SQL.index("CREATE QUERY")]
+        + "CREATE QUERY big AS SELECT src FROM p WHERE size > 1000 WITH ERROR 5%;"
+    )
+    machine = Machine(sql)
+    for _ in range(6):
+        machine.batch(10_000)
+    machine.batch(1_000_000_000)
+    assert machine.rates[-1]
+
+
+def test_a_query_of_which_no_values_are_known_is_not_starved():
+    sql = SQL[: SQL.index("CREATE QUERY")] + (
+        "CREATE QUERY middle AS SELECT MEDIAN(size) AS m FROM p WHERE net(src) <> 'x'"
+        "  GROUP BY window(ts, '60 seconds') WITH ERROR 5%;"
+        "CREATE QUERY mean AS SELECT AVG(size) AS m FROM p WHERE net(src) <> 'y'"
+        "  GROUP BY window(ts, '60 seconds') WITH ERROR 5%;"
+    )
+    machine = Machine(sql)
+    fits = rows_for(machine, machine.budget)
+    for _ in range(10):
+        machine.batch(fits * 2)
+    rates = machine.rates[-1]
+    middle, mean = (rates.get(machine.slots.by_step[name].id, 1.0) for name in ("middle", "mean"))
+    assert middle > 0.5 * mean
+
+
+def test_what_must_be_exact_is_never_given_up_and_leaves_the_others_nothing():
+    machine = Machine(SQL.replace("'1 second') WITH ERROR 5%", "'1 second') WITH EXACT"))
+    fits = rows_for(machine, machine.budget)
+    for _ in range(6):
+        machine.batch(fits // 2)
+    ruling = machine.governor.rule("p", machine.plan, machine.slots, fits * 5, skips=False)
+    assert machine.slots.by_step["volume"].id not in ruling.thresholds
+    assert set(ruling.suspended) == {"rare", "large"}
 
 
 def test_rates_are_made_few_by_raising_some():

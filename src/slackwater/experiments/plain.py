@@ -1,7 +1,8 @@
 """Plain Structured Streaming over the same bricks, in real time, without shedding: how far it falls behind.
 
-It is given the kinder form: panes of a second with one aggregate for all queries, the Python function called
-once for a row; sliding windows as Spark has them would copy each row once for every second of a window.
+In two forms. *Windows*: the queries as they are written, each with Spark's own sliding `window()`. *Panes*:
+one statement by an expert's hand, with panes of a second for all queries together and the Python function
+called once for a row, which leaves it to the reader to add panes up to windows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from slackwater.experiments.workload import Workload
 from slackwater.spark.execute import DataFrame, SparkSession
 
 POLL_S = 0.25
+Form = Literal["windows", "panes"]
+FORMS: tuple[Form, ...] = ("windows", "panes")
 
 
 @dataclass
@@ -36,9 +39,15 @@ class Behind:
 
 
 def plain_streaming(
-    spark: SparkSession, folder: Path, wall: Wall, workload: Workload, seconds: float, interval_ms: int
+    spark: SparkSession,
+    folder: Path,
+    wall: Wall,
+    workload: Workload,
+    seconds: float,
+    interval_ms: int,
+    form: Form = "windows",
 ) -> Behind:
-    """Lay the wall second by second for so long, and look how far Spark gets."""
+    """Lay the wall second by second for so long, and look how far Spark gets; the slowest query counts."""
     rows = folder / "rows"
     rows.mkdir(parents=True)
     session = spark.newSession()
@@ -46,41 +55,54 @@ def plain_streaming(
         session.udf.register(name, function, returns)
     view = f"plain_{folder.name.replace('-', '_')}"
     stamped(session, rows).withWatermark("ts", "0 seconds").createOrReplaceTempView(view)
-    query: Any = (
-        session.sql(statement(workload, view))
+    texts = windows(workload, view) if form == "windows" else [panes(workload, view)]
+    queries: list[Any] = [
+        session.sql(text)
         .writeStream.format("noop")
         .outputMode("append")
-        .option("checkpointLocation", str(folder / "checkpoint"))
+        .option("checkpointLocation", str(folder / f"checkpoint-{number}"))
         .trigger(processingTime=f"{interval_ms} milliseconds")
         .start()
-    )
+        for number, text in enumerate(texts)
+    ]
     stop = threading.Event()
     began = time.monotonic()
     layer = threading.Thread(target=_lay, args=(wall, rows, began, stop), daemon=True, name="layer")
     layer.start()
     try:
-        return _watch(query, wall, began, seconds)
+        return _watch(queries, wall, began, seconds)
     finally:
         stop.set()
         layer.join()
-        query.stop()
+        for query in queries:
+            query.stop()
 
 
 def stamped(session: SparkSession, rows: Path) -> DataFrame:
     """The rows of files that are named after their second, with their times."""
     read = session.readStream.schema(f"{FIELDS}, {PLACES}").parquet(str(rows))
     second = "cast(split(_metadata.file_name, '-')[0] as bigint)"
-    timed = read.selectExpr("*", f"timestamp_micros({ORIGIN}L + {second} * {SECOND} + __at) AS ts")
-    return timed.selectExpr("*", f"{FUNCTION}(src) AS network")
+    return read.selectExpr("*", f"timestamp_micros({ORIGIN}L + {second} * {SECOND} + __at) AS ts")
 
 
-def statement(workload: Workload, view: str) -> str:
+def windows(workload: Workload, view: str) -> list[str]:
+    """The queries one by one, as they are written."""
+    texts = []
+    for query in workload.queries:
+        where = f" WHERE {' AND '.join(query.tests)}" if query.tests else ""
+        window = f"window(ts, '{query.seconds} seconds', '1 second')"
+        texts.append(f"SELECT {window}, {query.aggregate} AS value FROM {view}{where} GROUP BY {window}")
+    return texts
+
+
+def panes(workload: Workload, view: str) -> str:
     """All queries in panes of a second."""
     items = []
     for query in workload.queries:
         tests = " AND ".join(query.tests).replace(f"{FUNCTION}(src)", "network") or "true"
         items.append(f"{query.aggregate} FILTER (WHERE {tests}) AS {query.name}")
-    return f"SELECT window.start AS pane, {', '.join(items)} FROM {view} GROUP BY window(ts, '1 second')"
+    rows = f"(SELECT *, {FUNCTION}(src) AS network FROM {view})"
+    return f"SELECT window.start AS pane, {', '.join(items)} FROM {rows} GROUP BY window(ts, '1 second')"
 
 
 def _lay(wall: Wall, rows: Path, began: float, stop: threading.Event) -> None:
@@ -92,20 +114,22 @@ def _lay(wall: Wall, rows: Path, began: float, stop: threading.Event) -> None:
             os.link(wall.bricks.files[brick], rows / f"{second:06d}-{brick:05d}.parquet")
 
 
-def _watch(query: Any, wall: Wall, began: float, seconds: float) -> Behind:
+def _watch(queries: list[Any], wall: Wall, began: float, seconds: float) -> Behind:
     sizes = np.array([len(t) for t in wall.bricks.times])
     laid = np.cumsum([sizes[wall.of(s)].sum() for s in range(len(wall.density))])
-    done: dict[int, int] = {}
+    done: list[dict[int, int]] = [{} for _ in queries]
     behind = Behind()
     while (at := time.monotonic() - began) < seconds:
-        if query.exception() is not None:
-            raise RuntimeError(str(query.exception()).split("\n")[0])
-        for progress in query.recentProgress:
-            known: Mapping[str, Any] = progress
-            done[int(known["batchId"])] = int(known["numInputRows"])
-        finished = int(np.searchsorted(laid, sum(done.values()), side="right"))
+        for query, batches in zip(queries, done, strict=True):
+            if query.exception() is not None:
+                raise RuntimeError(str(query.exception()).split("\n")[0])
+            for progress in query.recentProgress:
+                known: Mapping[str, Any] = progress
+                batches[int(known["batchId"])] = int(known["numInputRows"])
+        least = min(sum(batches.values()) for batches in done)
+        finished = int(np.searchsorted(laid, least, side="right"))
         behind.at.append(at)
         behind.lag_s.append(max(0.0, min(at, len(wall.density)) - finished))
-        behind.done.append(sum(done.values()))
+        behind.done.append(least)
         time.sleep(POLL_S)
     return behind

@@ -77,10 +77,10 @@ def plot_burst(series: Mapping[str, Any], path: Path) -> None:
         column[1].set_ylim(0, 1.05)
         column[2].plot(at, batches["batch_s"], color="tab:blue", label="batch time [s]")
         column[2].plot(at, batches["lag_s"], color="tab:orange", label="behind [s]")
-        if part in series.get("plain", {}):
-            plain = series["plain"][part]
-            label = "plain Structured Streaming, behind [s]"
-            column[2].plot(plain["at"], plain["lag_s"], color="black", linestyle=":", label=label)
+        for form, line in (("windows", ":"), ("panes", "-.")) if part == "flood" else ():
+            plain = series.get(f"plain.{form}", {"at": [], "lag_s": []})
+            label = f"plain Structured Streaming in {form}, behind [s]"
+            column[2].plot(plain["at"], plain["lag_s"], color="black", linestyle=line, label=label)
         column[2].axhline(series["interval_s"], color="tab:gray", linewidth=0.8)
         column[2].set_yscale("symlog", linthresh=1)
         column[2].set_xlabel("time [s]")

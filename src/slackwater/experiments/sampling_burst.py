@@ -23,7 +23,7 @@ from slackwater.experiments.accuracy import relative_errors
 from slackwater.experiments.bricks import ORIGIN, Bricks, Wall, make_bricks
 from slackwater.experiments.live import Batch, Live, live_session, run_live
 from slackwater.experiments.packets import HOSTS
-from slackwater.experiments.plain import plain_streaming
+from slackwater.experiments.plain import FORMS, plain_streaming
 from slackwater.experiments.runs import OURS, Floats, governor
 from slackwater.experiments.workload import Workload, workloads
 from slackwater.runtime.session import Settings
@@ -117,13 +117,19 @@ def sampling_burst(spark: SparkSession, folder: Path, sizes: Sizes, progress: Pr
     )
     progress.update(task, description="plain Structured Streaming", total=None)
     flood = Wall(bricks, (sizes.flood,) * int(sizes.plain_s + 1))
-    behind = plain_streaming(spark, folder / "plain", flood, workload, sizes.plain_s, sizes.interval_ms)
+    behind = {
+        form: plain_streaming(
+            spark, folder / f"plain-{form}", flood, workload, sizes.plain_s, sizes.interval_ms, form
+        )
+        for form in FORMS
+    }
     results = Results({"capacity": capacity, "rows_per_second": sizes.flood * bricks.rows})
     _figures(results, live, wall, workload, sizes)
-    results.figures["plain.lag_s"] = behind.lag_s[-1]
-    results.figures["plain.rows_per_second"] = behind.done[-1] / sizes.plain_s
     begins = 2 * sizes.calm_s + sizes.burst_s
-    results.series["plain"] = {"flood": {"at": [begins + t for t in behind.at], "lag_s": behind.lag_s}}
+    for form, found in behind.items():
+        results.figures[f"plain.{form}.lag_s"] = found.lag_s[-1]
+        results.figures[f"plain.{form}.rows_per_second"] = found.done[-1] / sizes.plain_s
+        results.series[f"plain.{form}"] = {"at": [begins + t for t in found.at], "lag_s": found.lag_s}
     return results
 
 

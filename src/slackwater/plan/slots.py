@@ -13,6 +13,7 @@ from functools import cached_property
 
 from slackwater.language.contracts import Error
 from slackwater.plan.algebra import algebra
+from slackwater.plan.layout import calls_python
 from slackwater.plan.model import Path, TupleWindow
 from slackwater.plan.scope import digest
 from slackwater.plan.tables import Plan, StepPlan
@@ -135,7 +136,9 @@ def _summed(plan: Plan, names: Sequence[str]) -> str | None:
     ((function, arguments, condition),) = calls
     tables = [plan.tables[t] for s in steps for t in s.tables]
     filtered = all(t.path is not None and t.kind == "partials" and not t.tuples for t in tables)
-    return arguments[0] if function == "sum" and condition is None and filtered else None
+    if function != "sum" or condition is not None or not filtered:
+        return None
+    return None if calls_python(arguments[0], plan.catalog.functions) else arguments[0]
 
 
 def rare(slot_id: str) -> str:

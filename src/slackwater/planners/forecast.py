@@ -61,7 +61,7 @@ class QueryForecast:
     stream: str
     contract: Contract
     rate: float
-    """The share of its rows that it would see; 0: it would be suspended."""
+    """The share of its rows that it would see; 0: it is suspended or, having to be exact, falls behind."""
     error: float
     """The half width of its interval over its value; of a query that delivers rows, the share missing."""
     delivers_rows: bool = False
@@ -218,7 +218,8 @@ def _seen(
     for demand in demands_of(replace(load, share=1.0), places, heavy=heavy):
         name = demand.query.removesuffix("/rare")
         rate = found.by_stream[number].get(names[demand.node], 1.0)
-        rate = 0.0 if f"{number}/{demand.query}" in lost else rate
+        behind = found.overrun and demand.kind == "exact"
+        rate = 0.0 if behind or f"{number}/{demand.query}" in lost else rate
         error = _error(demand, load.plan.catalog.contracts.get(name), rate, load.share, machine.alike)
         before = worst.get(name, (1.0, 0.0))
         worst[name] = (min(before[0], rate * load.share), max(before[1], error))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from slackwater.language.contracts import Error
 from slackwater.plan.algebra import algebra
 from slackwater.plan.model import TimeWindow
@@ -14,7 +16,7 @@ from slackwater.plan.passes import passes_of
 from slackwater.plan.slots import Slots, operators, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName, allocate
-from slackwater.planners.load import Allocation, Demand, LoadTree
+from slackwater.planners.load import Allocation, Demand, LoadTree, load_of, nodes_of, prefix_rates
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 
 FLOOR_ROWS = 1.0
@@ -50,6 +52,8 @@ class Rates:
     allocation: Allocation
     by_stream: tuple[Mapping[str, float], ...]
     sizes: tuple[Mapping[str, float], ...] = ()
+    overrun: bool = False
+    """Whether what must be exact takes more than there is."""
 
 
 def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = None) -> dict[str, float]:
@@ -77,7 +81,35 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
             add("test", amount * size * _rate(load, rates, slot_id))
         for slot_id, amount in _python(load, id_).items():
             add(f"python {slot_id}", amount * size * rates.get(slot_id, 1.0))
+    for name, slot_id in _emitting(load).items():
+        reads = 1 if load.cheap or first else 0
+        first = False
+        if table is not None and name != table:
+            continue
+        kept = size * rates.get(slot_id, 1.0)
+        add("pass", 1)
+        add("read", reads * size)
+        add("row", size * root)
+        add("emit", kept * _path_share(load, slot_id))
+        add(f"python {slot_id}", kept * python_share(load, slot_id))
     return found
+
+
+def _emitting(load: StreamLoad) -> dict[str, str]:
+    """The set-valued queries of a stream, each a pass of its own, with their slots."""
+    return {
+        step.step.name: load.slots.by_step[step.step.name.lower()].id
+        for step in load.plan.steps_on(load.statistics.stream)
+        if not step.step.aggregates and step.step.name.lower() in load.slots.by_step
+    }
+
+
+def _path_share(load: StreamLoad, slot_id: str) -> float:
+    """Rows that get to the end of a slot's path, as far along as they are counted, for each that arrives."""
+    place = next((i for i, node in enumerate(load.nodes) if slot_id in node.slots), 0)
+    while place > 0 and place not in load.statistics.passed:
+        place = load.nodes[place].parent
+    return load.statistics.passed.get(place, 0.1)
 
 
 def _both(rates: Mapping[str, float], slot_id: str) -> tuple[float, float]:
@@ -143,15 +175,22 @@ def python_share(load: StreamLoad, slot_id: str) -> float:
 
 
 def plan_rates(
-    loads: Sequence[StreamLoad], capacity: float, *, split: SplitName = "minimax", margin: float = 0.0
+    loads: Sequence[StreamLoad],
+    capacity: float,
+    *,
+    split: SplitName = "minimax",
+    margin: float = 0.0,
 ) -> Rates:
     """The least level at which the batches of all streams fit the capacity (seconds of executor time).
+
+    What must be exact runs though it takes more than there is, and leaves the others nothing.
 
     Sums of values with heavy tails may keep rows in proportion to their size, where that leaves a lower
     level: then all rows must be read to know it, so nothing is saved before the tests.
     """
     plain = _plan(loads, capacity, split, margin, frozenset())
-    heavy = frozenset(slot for load in loads for slot in heavy_tailed(load))
+    # of blocks it is not known how many of the large rows lie in those that are not read
+    heavy = frozenset(slot for load in loads if load.share >= 1.0 for slot in heavy_tailed(load))
     if not heavy or split != "minimax":
         return plain
     sized = _plan(loads, capacity, split, margin, heavy)
@@ -170,7 +209,11 @@ def heavy_tailed(load: StreamLoad) -> dict[str, float]:
 
 
 def _plan(
-    loads: Sequence[StreamLoad], capacity: float, split: SplitName, margin: float, heavy: frozenset[str]
+    loads: Sequence[StreamLoad],
+    capacity: float,
+    split: SplitName,
+    margin: float,
+    heavy: frozenset[str],
 ) -> Rates:
     parent: list[int] = []
     rows: list[float] = []
@@ -194,6 +237,9 @@ def _plan(
                 each[slot_id] = each.get(slot_id, 0.0) + amount * costs.get("test", 0.0)
             for slot_id, amount in _python(load, id_).items():
                 each[slot_id] = each.get(slot_id, 0.0) + amount * costs.get(f"python {slot_id}", 0.0)
+        for slot_id in _emitting(load).values():
+            each[slot_id] = each.get(slot_id, 0.0) + _path_share(load, slot_id) * costs.get("emit", 0.0)
+            each[slot_id] += python_share(load, slot_id) * costs.get(f"python {slot_id}", 0.0)
         for slot in load.slots.all:
             own[slot.id] = len(parent)
             parent.append(root)
@@ -214,7 +260,9 @@ def _plan(
         if any(slot.id in heavy for slot in load.slots.all):
             demands.append(Demand(f"{number}/", root, "exact"))
     tree = LoadTree(tuple(parent), tuple(rows), tuple(seconds), fixed)
-    allocation = allocate(tree, demands, capacity, split=split, margin=margin)
+    exact = [demand for demand in demands if demand.kind == "exact"]
+    must = load_of(tree, prefix_rates(tree, nodes_of(exact), np.ones(len(exact)))) if exact else 0.0
+    allocation = allocate(tree, demands, max(capacity, must), split=split, margin=margin)
     by_stream = tuple(
         {
             name: allocation.rates[place]
@@ -232,7 +280,7 @@ def _plan(
         }
         for load, rates in zip(loads, by_stream, strict=True)
     )
-    return Rates(allocation, by_stream, sizes)
+    return Rates(allocation, by_stream, sizes, must > capacity)
 
 
 def _rates_of(slot_id: str, places: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -280,7 +328,7 @@ def demands_of(
                 found.append(Demand(query, places[slot.id], "exact"))
                 continue
             step = plan.steps[name].step
-            known = load.statistics.queries.get(name, QueryStatistics(0.1))
+            known = load.statistics.queries.get(name) or QueryStatistics.unknown(_path_share(load, slot.id))
             length = step.window.size if isinstance(step.window, TimeWindow) else HORIZON
             arriving = max(load.statistics.rate * length / 1e6 * load.share, 1.0)
             finals = [

@@ -26,6 +26,7 @@ from slackwater.runtime.sinks import Sink
 from slackwater.runtime.state import RunState, StreamState
 from slackwater.runtime.turn import Turn
 from slackwater.runtime.versions import Versions, adopt
+from slackwater.runtime.warming import Warming
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
 from slackwater.spark.source import StreamSource
 
@@ -62,14 +63,16 @@ class Engine:
         self._recorder = recorder
         self.decided: dict[str, Decision] = {}
         """By stream: the decision of the last batch."""
-        self.aside = 0.0
-        """Seconds that recording the rows of the last batch took."""
+        self.after = 0.0
+        """Seconds that the last batch took after its time was taken."""
+        self._learnt = 0.0
         self._fault = fault
         kept = journal.last_commit()
         self.resumed = kept is not None
         self.state = RunState.from_json(kept) if kept is not None else RunState()
         self.sources: dict[str, StreamSource] = {}
         self.load = LoadControl(executor, self.versions.plan, self.sources, ruler, salt)
+        self._warming = Warming(self.load, executor)
         self._logs: dict[str, PaneLog] = {}
         self._samples: dict[str, SampleLog] = {}
         self._heard: dict[str, float] = {}
@@ -130,6 +133,7 @@ class Engine:
         self._waiting.add(stream.lower())
         with self.lock:
             self._waiting.discard(stream.lower())
+            began = self._clocks.seconds()
             state = self.state.streams[stream.lower()]
             done = state.ended or number <= state.batch
             if self.error is not None or (self._finished and not done):
@@ -143,17 +147,15 @@ class Engine:
                 if decision is None or decision.batch != number:
                     decision = self._decide(stream, state, number)
                     self.journal.write_record(decision)
-                session = batch.sparkSession
+                session, before = batch.sparkSession, state.offsets
+                frame = partial(source.frame, session, batch, decision.offsets, before)
                 if self._recorder is not None:
-                    began = self._clocks.seconds()
-                    rows = source.frame(session, batch, decision.offsets, state.offsets)
-                    self._recorder.take(decision, rows)
-                    self.aside = self._clocks.seconds() - began
-                self._turn(
-                    decision,
-                    session,
-                    partial(source.frame, session, batch, decision.offsets, state.offsets, decision.blocks),
-                )
+                    self._recorder.take(decision, frame())
+                self._turn(decision, session, partial(frame, decision.blocks), began)
+                self.after = self._clocks.seconds() - self._learnt
+                if self._warming.wanted(decision, source):
+                    catalog = self.versions.plan(decision.version).catalog
+                    self._warming.run(decision, before, source, session, catalog, frame)
                 source.release(decision.offsets)
                 if source.ended(decision.offsets):
                     self._end(stream, state)
@@ -238,15 +240,18 @@ class Engine:
         decision: Decision,
         session: SparkSession,
         frame: Callable[[], DataFrame | None] = lambda: None,
+        began: float | None = None,
     ) -> Turn:
         self._fault("recorded")
-        began = self._clocks.seconds()
+        began = self._clocks.seconds() if began is None else began
         stream = decision.stream
         state = self.state.streams[stream.lower()]
         plan = self.versions.plan(decision.version)
         log = self._logs[stream.lower()]
         if state.version != decision.version:
             adopt(state, stream, self.versions.plan(state.version), plan, decision.version)
+            # a run that is repeated: where a query could begin depended on what had been dropped
+            state.since.update(decision.offsets.get("since", {}))
         log.adopt(plan, stream)
         compiled = self.load.compiled(decision)
         shed, meter = self.load.shed(decision, state.offsets)
@@ -291,7 +296,8 @@ class Engine:
             self._reporter.finished(stream)
         else:
             self._reporter.note(turn, self.sources[stream.lower()], began)
-            self.load.learn(decision, turn, latest, self._clocks.seconds() - began)
+            self._learnt = self._clocks.seconds()
+            self.load.learn(decision, turn, latest, self._learnt - began)
         self._fault("committed")
         log.bury()
         self._samples[stream.lower()].bury()

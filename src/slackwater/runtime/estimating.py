@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from slackwater.statistics.spreads import Moments, spread
 
 CONFIDENCE = 0.95
 """Of an interval that no contract asks a confidence for: a query that was altered to be exact."""
+CORNERS = 4
+"""Aggregates of one item whose limits are tried in all combinations: two to the power of them."""
 Items = Callable[[pa.Table], pa.Table]
 """Computes items that only Spark can, over finished aggregates, row by row."""
 
@@ -94,7 +97,7 @@ def estimate_call(
         name = where["total"]
         n, least, most = column(f"{name}_n"), column(f"{name}_l"), column(f"{name}_h")
         sums, squares = column(name), column(f"{name}_q")
-        if final == "total" and (windows.tau > 0).any():
+        if final == "total" and (windows.by_size.largest_tau > 0).any():
             return _partly_by_size(windows, name, confidence)
         if final == "total":
             # how many values the exact part has is known only where a count stands beside it
@@ -118,13 +121,14 @@ def estimate_call(
 
 
 def _partly_by_size(windows: SampledWindows, name: str, confidence: float) -> Estimate:
-    """A sum of which some batches kept rows in proportion to their size, and others whatever it was."""
+    """A sum of which some batches kept rows in proportion to their size, and others whatever it was.
+
+    Batches of which nothing was kept in a cell leave it a limit all the same, for what they may have had.
+    """
     column, samples, known = windows.column, windows.samples, windows.known(name)
     sized = windows.tau > 0
     n, least, most = column(f"{name}_n"), column(f"{name}_l"), column(f"{name}_h")
     nothing = np.zeros(samples.cells)
-    largest = nothing.copy()
-    np.maximum.at(largest, samples.cell[sized], windows.tau[sized])
     by_size = total_by_size(
         entries_of(samples, sized),
         n[sized],
@@ -133,7 +137,7 @@ def _partly_by_size(windows: SampledWindows, name: str, confidence: float) -> Es
         windows.tau[sized],
         least[sized],
         most[sized],
-        largest,
+        windows.by_size.largest_tau,
         nothing,
         nothing,
         confidence,
@@ -141,7 +145,7 @@ def _partly_by_size(windows: SampledWindows, name: str, confidence: float) -> Es
     )
     rest = ~sized
     others = total(
-        replace(entries_of(samples, rest), unseen=samples.unseen if rest.any() else nothing),
+        replace(entries_of(samples, rest), unseen=windows.by_size.unseen),
         n[rest],
         column(name)[rest],
         column(f"{name}_q")[rest],
@@ -262,19 +266,32 @@ def _columns(
 def _interval(
     estimated: Estimated, index: int, fixed: Mapping[str, pa.Array], by_spark: Items
 ) -> tuple[Floats, Floats, Floats]:
-    """An item's value and limits: how far it moves as each aggregate goes to its limits, added up."""
+    """An item's value and limits.
+
+    Guarantee: for up to ``CORNERS`` aggregates, the least and the largest value at any combination of their
+    limits, and with all at their estimates; so an item that only rises or only falls in each aggregate while
+    the others stay, as sums, products and quotients of one sign do, lies within if they do. An item that
+    is not monotone between the corners (``abs``, products of differences, a quotient whose divisor may be
+    zero) is not covered: it may lie beyond them in between. Of more aggregates each is moved to its limits
+    alone and the moves are added up, which holds for sums only; products and quotients may lie beyond.
+    """
     output = estimated.step.outputs[index]
     if output.call is not None:
         call = estimated.calls[estimated.confidence][output.call]
         return call.value, call.low, call.high
     used = sorted({int(n) for n in _CALL.findall(output.sql)})
     calls = estimated.calls[_apart(estimated.confidence, output)]
-    moved = [_columns(estimated, fixed, {})]
-    for number in used:
-        limits = (calls[number].low, calls[number].high)
-        moved += [_columns(estimated, fixed, {number: limit}) for limit in limits]
+    limits = {number: (calls[number].low, calls[number].high) for number in used}
+    if len(used) <= CORNERS:
+        moves = [dict(zip(used, corner, strict=True)) for corner in product(*limits.values())]
+    else:
+        moves = [{number: limit} for number in used for limit in limits[number]]
+    moved = [_columns(estimated, fixed, changed) for changed in ({}, *moves)]
     values = [_numbers(v) for v in _item(estimated, index, moved, by_spark)]
     value, low, high = values[0], values[0].copy(), values[0].copy()
+    if len(used) <= CORNERS:
+        # without a value at some corner there is no limit
+        return value, np.min(values, axis=0), np.max(values, axis=0)
     for place in range(1, len(values), 2):
         pair = np.array(values[place : place + 2])
         low -= np.maximum(0.0, value - pair.min(axis=0))
@@ -283,11 +300,11 @@ def _interval(
 
 
 def _numbers(values: pa.Array) -> Floats:
-    try:
-        numbers = values.cast(pa.float64(), safe=False).fill_null(np.nan)
-    except pa.ArrowInvalid:
-        # an item that is no number has no interval
+    """NaN for what is no number: such steps are not sampled, but a log may hold batches that were."""
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return np.full(len(values), np.nan)
+    numbers = values.cast(pa.float64(), safe=False).fill_null(np.nan)
     return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from math import gcd
 
 import numpy as np
 import pyarrow as pa
 
 from slackwater.plan.model import TimeWindow
-from slackwater.plan.panes import Ints, last_closed
+from slackwater.plan.panes import Ints
 from slackwater.plan.tables import Column, StepPlan, Table
 from slackwater.runtime.estimating import Estimated, confidences, estimate_call, presence
-from slackwater.runtime.sampled_windows import SampledWindows, read_sampled
+from slackwater.runtime.sampled_windows import (
+    SampledWindows,
+    _samples,
+    read_sampled,
+    sampled_starts,
+    touched,
+)
 from slackwater.runtime.samples import SlotBatches
 from slackwater.runtime.weighted_values import Cell, batch_weights, cells_of, quantiles, values_sql
 from slackwater.runtime.work import Work
 from slackwater.spark.finish import bind_windows, merged, windows_sql
 from slackwater.statistics.limits import Estimate
-from slackwater.statistics.samples import Floats
+from slackwater.statistics.samples import Floats, Samples
 
 
 @dataclass(frozen=True)
@@ -35,14 +42,10 @@ class FileEstimates:
         """Starts of the windows that close and that a sampled batch has a part in."""
         window = self.plan.step.window
         assert isinstance(window, TimeWindow)
-        first = max(last_closed(window, closed) + 1, -((window.offset - since) // window.slide))
-        earliest = (int(self.batches.low.min()) - window.offset - window.size) // window.slide
-        latest = (int(self.batches.high.max()) - window.offset) // window.slide
-        last = min(last_closed(window, watermark), latest)
-        indices = np.arange(max(first, earliest), last + 1, dtype=np.int64)
-        begun = indices * window.slide + window.offset
-        found, _ = self.batches.overlapping(begun, begun + window.size)
-        return begun[np.unique(found)]
+        width = gcd(window.size, window.slide, window.offset)
+        panes = touched(self.batches, width, closed, watermark)
+        begun = sampled_starts(window, self.batches, panes, width, closed, watermark)
+        return begun[begun >= since]
 
     def estimate(self, begun: Ints) -> Estimated | None:
         """Estimates of all aggregates in the given windows; None where nothing is known of any."""
@@ -68,11 +71,14 @@ class FileEstimates:
         if not cells:
             return None
         size = len(cells)
+        start = np.array([s for s, _ in cells], dtype=np.int64)
+        drawn = {i: self._drawn(r, rows_of[i], begun, start) for i, r in values.items()}
 
         def call(index: int, c: float) -> Estimate:
             if index in values:
                 p = step.calls[index].parameter
-                return quantiles(values[index], rows_of[index], size, 0.5 if p is None else p, c)
+                p = 0.5 if p is None else p
+                return quantiles(values[index], rows_of[index], size, p, c, drawn[index])
             assert partials is not None
             assert of_partials is not None
             found = estimate_call(plan, index, partials, c, self.work.plan.catalog.functions)
@@ -92,7 +98,6 @@ class FileEstimates:
             pa.array([k[i] for _, k in listed], type=self._key_type(i, partials, values))
             for i in range(len(step.keys))
         )
-        start = np.array([s for s, _ in listed], dtype=np.int64)
         return Estimated(step, start, window.size, keys, calls, confidence, rows, rate)
 
     def _key_type(
@@ -139,10 +144,29 @@ class FileEstimates:
         if exact is None and sampled is None:
             keys = {f"k{i}": pa.array([], pa.string()) for i in range(len(table.keys))}
             numbers = {n: pa.array([], pa.float64()) for n in ("v0", "n", "present", "weight", "squares")}
-            return pa.table({"w": pa.array([], pa.int64()), **keys, **numbers})
-        rows = self._collect(values_sql(table, where, window, exact, sampled, weights), begun)
+            whole = {n: pa.array([], pa.int64()) for n in ("w", "batch", "block")}
+            return pa.table({**whole, **keys, **numbers})
+        sql = values_sql(table, where, window, exact, sampled, weights, by_block=self._by_block)
+        rows = self._collect(sql, begun)
         start = rows["w"].to_numpy() * window.slide + window.offset
         return rows.filter(pa.array(np.isin(start, begun)))
+
+    @cached_property
+    def _by_block(self) -> bool:
+        """Whether of some batch only blocks were read, so that values of a block stay together."""
+        return bool((self.batches.block >= 0).any())
+
+    def _drawn(self, rows: pa.Table, cell: Ints, begun: Ints, start: Ints) -> Samples | None:
+        """What batches and blocks say about each value of a sampled batch; ``start`` is by cell."""
+        window = self.plan.step.window
+        assert window is not None
+        if not self._by_block:
+            return None
+        sampled = rows["batch"].is_valid().to_numpy()
+        kept = rows.filter(pa.array(sampled))
+        by_window = np.searchsorted(begun, start)
+        entry = np.arange(kept.num_rows)
+        return _samples(len(start), cell[sampled], kept, entry, self.batches, begun, window.size, by_window)
 
     def _view(self, table_id: str, begun: Ints, *, sampled: bool) -> str | None:
         """The panes of a table that the windows need, as a view; None where there are none."""

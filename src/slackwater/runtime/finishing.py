@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slackwater.plan.model import TupleWindow
 from slackwater.plan.panes import AFTER_ALL, Ints, first_start, last_closed
@@ -21,6 +22,7 @@ from slackwater.runtime.file_estimates import FileEstimates
 from slackwater.runtime.sampled_windows import SampledWindows, read_sampled, sampled_starts, touched
 from slackwater.runtime.samples import BATCHES, sampled_id
 from slackwater.runtime.store import PaneStore
+from slackwater.runtime.versions import whole_from
 from slackwater.runtime.work import Work
 from slackwater.spark.finish import bind_windows, finish_sql, having_sql, outputs_sql
 
@@ -230,7 +232,25 @@ class Finish:
                 )
             )
         if self.work.plan.steps_on(step.name):
-            self.work.handed[step.name.lower()] = result
+            self.work.handed[step.name.lower()] = self._whole(plans[0], result)
+
+    def _whole(self, plan: StepPlan, result: pa.Table | Path) -> pa.Table | Path:
+        """A result without windows up to the last that a sampled batch may have a part in.
+
+        Such a window is missing or too low, and readers that count rows go by their order: no gaps then.
+        """
+        work, window = self.work, plan.step.window
+        if work.samples.empty or window is None or isinstance(window, TupleWindow):
+            return result
+        since = whole_from(work.state.partial_since, plan)
+        if first_start(window, work.state.watermark(plan.step.path.source)) >= since:
+            return result
+        if isinstance(result, pa.Table):
+            return result.filter(pc.greater_equal(result["ws"], pa.scalar(since)))
+        folder, view = work.output(f"{plan.step.name} whole"), "handed__whole"
+        work.executor.panes(work.session, [str(result)], view, [])
+        work.executor.write(work.session, f"SELECT * FROM {view} WHERE ws >= {since}", folder, None, None)
+        return folder
 
     def _since(self, plan: StepPlan) -> int:
         return self.work.state.since.get(plan.step.name.lower(), -AFTER_ALL)
@@ -258,8 +278,10 @@ class Finish:
                 work.step,
                 partial(work.executor.gather, work.session, before=horizon),
             )
-        if horizons and source.lower() == work.decision.stream.lower():
-            work.samples.prune(BATCHES, min(horizons.values()))
+        if source.lower() == work.decision.stream.lower():
+            # windows over rows are never sampled, and their horizons are no times
+            times = [at for table_id, at in horizons.items() if not work.plan.tables[table_id].tuples]
+            work.samples.prune(BATCHES, min(times, default=watermark))
             work.samples.compact(BATCHES, work.step)
 
 

@@ -7,6 +7,7 @@ spend is trimmed, so that batches keep to their interval even where the fit is o
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,12 +36,19 @@ CALIBRATED_AFTER = (3, 8, 20)
 """Batches after which what has been fitted is what later fits are drawn to: code gets faster for a while."""
 SETTLED = 4
 """Batches before feedback sets in: the first ones are slow for reasons that pass."""
-TRIM = (0.4, 1.4)
+TRIM = (0.3, 1.15)
+STEPS = (0.75, 1.04)
+"""By how much the capacity is trimmed from one batch to the next: down fast, up slowly."""
 GAIN = 0.35
+LATE = 0.98
+"""Of the batches that are shed, so many are to end within their interval, as far as their times scatter."""
+REMEMBERED = 60
 SHARES = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.007)
 """Parts of a batch that may be read; from one batch to the next it changes by less."""
 ALIKE = 3.0
 """How much more the blocks of a batch scatter than as many rows from all over it."""
+_Part = tuple[float, StreamLoad, Rates, float]
+"""The loss that is left, the stream read in part, its rates, and how much of it is read."""
 
 
 @dataclass
@@ -60,12 +68,18 @@ class Governor:
     fitting: bool = True
     """Whether costs are fitted anew after every batch."""
     calibrated: bool = True
+    utilisation: float = 0.8
+    """Of an interval, what ``budget`` leaves for a batch: the rest is for batches that take longer."""
     trim: float = 1.0
+    _ratios: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """Of the last batches that were shed: the time they took over the time they were meant to take."""
     _streams: dict[str, Statistician] = field(default_factory=dict)
     _walls: deque[Observation] = field(default_factory=lambda: deque(maxlen=40))
     _wall: dict[str, float] = field(default_factory=dict)
-    _ruled: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By stream: executor seconds and batch seconds that the last ruling meant to take."""
+    _meant: dict[str, float] = field(default_factory=dict)
+    """By stream: the seconds that its last batch was meant to take, where something was dropped of it."""
+    _learnt: int = 0
+    """Batches of all streams that the times of batches are fitted to."""
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
@@ -113,16 +127,28 @@ class Governor:
         self._streams = dict(other._streams)
         return self
 
-    def capacity(self, fixed: float = 0.0) -> float:
-        """Executor seconds that one batch may take; ``fixed`` are those that it takes whatever its size.
+    def capacity(self, fixed: float = 0.0, streams: int = 1) -> float:
+        """Executor seconds that the batches of all streams may take; ``fixed`` are those whatever their size.
 
         An interval too short for even an empty batch is not kept by dropping rows: batches then take what
         they must, and half of that again for their rows.
         """
         per_second = 1 / max(self._wall["executor"], 1e-6)
-        left = (self.budget() - self._wall["batch"]) * per_second * self.trim
-        least = fixed + 0.5 * (fixed + max(self._wall["batch"], 0.05) * per_second)
+        around = streams * self._wall["batch"]
+        left = (self.target() - around) * per_second * self.trim
+        least = fixed + 0.5 * (fixed + max(around, 0.05) * per_second)
         return max(left, least)
+
+    def target(self) -> float:
+        """Seconds that a batch is planned for: less than the budget where times scatter much.
+
+        So much less that all but a few of the batches end within the interval, going by the last ones.
+        """
+        budget = self.budget()
+        if len(self._ratios) < REMEMBERED // 4:
+            return budget
+        longest = sorted(self._ratios)[int(LATE * len(self._ratios))]
+        return min(budget, max(0.5 * budget, budget / self.utilisation / longest))
 
     def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
         """The least level at which the batch keeps to its time."""
@@ -135,26 +161,34 @@ class Governor:
         fixed = sum(
             x.statistics.costs.get("pass", 0.0) * terms_of(x, {}).get("pass", 0.0) for x in (load, *others)
         )
-        capacity = self.capacity(fixed) if self.multiple is None else self._part(load, whole)
+        streams = 1 + len(others)
+        capacity = self.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
         if whole <= capacity:
-            self._ruled[name] = (whole, 0.0)
+            self._meant.pop(name, None)
+            self._shares.pop(name, None)
             return Ruling(measured=watchful)
         found = plan_rates([load, *others], capacity, split=self.split, margin=self.margin)
         share = 1.0
         if skips:
             load, found, share = self._skipping(load, others, capacity, found)
         self.last = found.allocation
-        rates = {slot.id: 1.0 for slot in slots.sheddable} | dict(found.by_stream[0])
-        told = {s: t.frequent for s, t in load.statistics.strata.items() if rare(s) in rates}
+        rates = in_classes(
+            _together({slot.id: 1.0 for slot in slots.sheddable} | dict(found.by_stream[0])), slots.counters
+        )
+        told = {
+            s: t.frequent
+            for s, t in load.statistics.strata.items()
+            if rare(s) in rates and min(rates[s], rates[rare(s)]) < 1.0
+        }
         thresholds = {
-            name: rate
-            for name, rate in in_classes(rates, slots.counters).items()
+            slot: rate
+            for slot, rate in rates.items()
             # of two rates both are said, though one of them be 1
-            if rate < 1.0 or name.removesuffix("/rare") in told
+            if rate < 1.0 or slot.removesuffix("/rare") in told
         }
         mine = predicted(load.statistics.costs, terms_of(load, thresholds))
-        self._ruled[name] = (mine, self.budget())
+        self._meant[name] = self.target() * self._part_of_time(mine, found.allocation.load, streams)
         lost = [
             q.removeprefix("0/").removesuffix("/rare")
             for q in found.allocation.suspended
@@ -170,6 +204,11 @@ class Governor:
             dict(found.sizes[0]) if found.sizes else {},
             self.calibrated,
         )
+
+    def _part_of_time(self, mine: float, whole: float, streams: int) -> float:
+        """Of the time of all streams' batches, what that of one is meant to take, given executor seconds."""
+        around, each = self._wall["batch"], self._wall["executor"]
+        return min(1.0, (around + mine * each) / max(streams * around + whole * each, 1e-9))
 
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""
@@ -189,19 +228,29 @@ class Governor:
         terms = terms_of(load, {})
         costs = load.statistics.costs
         reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in ("pass", "read"))
-        best = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
+        best: _Part = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
         if reading < 0.4 * capacity and not whole.allocation.suspended:
-            self._shares.pop(load.statistics.stream, None)
+            self._shares.pop(load.statistics.stream.lower(), None)
             return best[1:]
-        before = self._shares.get(load.statistics.stream, 1.0)
-        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, 1.0, 1.4))
-        for share in SHARES if before >= 1.0 else near:
-            part = replace(load, share=share)
-            found = plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
-            loss = worst_loss(part, found.by_stream[0], ALIKE)
-            if loss < best[0]:
-                best = (loss, part, found, share)
-        self._shares[load.statistics.stream] = best[3]
+        stream = load.statistics.stream.lower()
+        before = self._shares.get(stream, 1.0)
+        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, 1.0, 1.2))
+
+        def better(shares: tuple[float, ...], best: _Part) -> _Part:
+            for share in shares:
+                part = replace(load, share=share)
+                found = plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
+                loss = worst_loss(part, found.by_stream[0], ALIKE)
+                # where all must be given up, as little as possible is read for nothing
+                if loss < best[0] or (loss == best[0] == math.inf and share < best[3]):
+                    best = (loss, part, found, share)
+            return best
+
+        best = better(SHARES if before >= 1.0 else near, best)
+        if best[0] == math.inf and before < 1.0:
+            # a step from where it was will not do
+            best = better(SHARES, best)
+        self._shares[stream] = best[3]
         return best[1:]
 
     def _load(self, known: Statistician, size: float) -> StreamLoad:
@@ -228,20 +277,35 @@ class Governor:
             if known.batches in CALIBRATED_AFTER:
                 known.calibrate()
         spent = sum(took.times.values())
-        self._walls.append(Observation(known.batches, {"batch": 1.0, "executor": spent}, took.wall))
+        self._learnt += 1
+        self._walls.append(Observation(self._learnt, {"batch": 1.0, "executor": spent}, took.wall))
         base = {"batch": 0.12, "executor": 1.0 / self.cores}
         self._wall = fit_costs(list(self._walls), base, ridge=0.02)
-        meant = self._ruled.get(name, (0.0, 0.0))[1]
-        if known.batches >= SETTLED and shed.rates and meant > 0:
+        meant = self._meant.get(name, 0.0)
+        if known.batches >= SETTLED and shed.drawn and meant > 0:
             # a part of the way towards what would have been right: the fit goes the rest
-            step = min(1.1, max(0.75, (meant / max(took.wall, 1e-6)) ** GAIN))
+            step = min(STEPS[1], max(STEPS[0], (meant / max(took.wall, 1e-6)) ** GAIN))
+            self._ratios.append(took.wall / meant)
             self.trim = min(TRIM[1], max(TRIM[0], self.trim * step))
-        elif not shed.rates:
+        elif not shed.drawn:
             self.trim += 0.2 * (1.0 - self.trim)
 
     def snapshot(self) -> tuple[StreamStatistics, ...]:
         """What is known of all streams."""
         return tuple(s.snapshot() for s in self._streams.values())
+
+
+def _together(rates: Mapping[str, float]) -> dict[str, float]:
+    """Rates under which the rare groups of a slot are not given up while its frequent ones are kept.
+
+    >>> _together({"a": 0.5, "a/rare": 0.0, "b": 0.0})
+    {'a': 0.5, 'a/rare': 0.5, 'b': 0.0}
+    """
+    found = dict(rates)
+    for slot in rates:
+        if (other := rare(slot)) in rates and 0.0 in (rates[slot], rates[other]):
+            found[slot] = found[other] = max(rates[slot], rates[other])
+    return found
 
 
 def in_classes(rates: Mapping[str, float], classes: int = COUNTERS_AT_MOST) -> dict[str, float]:

@@ -60,6 +60,8 @@ class Recorder:
         self._versions: set[int] = set()
         self._steps_before = 0
         self._functions: list[str] = []
+        self._noted: dict[str, int] = {}
+        """By stream: the version of the last turn."""
 
     def prepare(self, steps: int, catalog: Catalog) -> None:
         """Take note of how many steps the run has behind it, and of its functions; before ``open``."""
@@ -203,7 +205,9 @@ class Recorder:
             share=decision.share,
             rates=decision.thresholds,
             suspended=decision.suspended,
+            since=dict(state.since) if self._noted.get(decision.stream) != decision.version else {},
         )
+        self._noted[decision.stream] = decision.version
 
     def _version(self, number: int, catalog: Catalog, executor: Executor) -> None:
         for table in catalog.tables.values():

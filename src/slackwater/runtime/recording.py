@@ -56,6 +56,8 @@ class RecordedTurn:
     share: float = 1.0
     rates: Mapping[str, float] = field(default_factory=dict)
     suspended: tuple[str, ...] = ()
+    since: Mapping[str, int] = field(default_factory=dict)
+    """Where windows of each step may begin, in turns that took a new version: it depends on what was kept."""
 
     def to_json_line(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))

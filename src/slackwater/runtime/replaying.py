@@ -115,4 +115,4 @@ def _recorded(spark: SparkSession, stream: CreateStream, *, recording: Recording
 
 def _offsets(turn: RecordedTurn) -> Mapping[str, object]:
     """What the engine goes by in place of what it would find out: a sample has seen less than there was."""
-    return {"closed": turn.closed, "latest": turn.latest}
+    return {"closed": turn.closed, "latest": turn.latest, "since": dict(turn.since)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,19 @@ from slackwater.plan.tables import StepPlan, Table
 from slackwater.runtime.samples import SampleLog, SlotBatches
 from slackwater.runtime.store import PaneStore, one_nan
 from slackwater.statistics.samples import Floats, Samples
+
+_PANES_AT_MOST = 20_000
+"""Panes of one stretch of time that are looked at though no row in them was kept."""
+
+
+@dataclass(frozen=True)
+class BySize:
+    """By cell: of the sampled batches that overlap it, those that kept rows by their size and the others."""
+
+    largest_tau: Floats
+    """0 where no batch kept rows by their size."""
+    unseen: Floats
+    """Rows that arrived but were not kept, over the other batches."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,17 @@ class SampledWindows:
     """By entry: above 0 where rows were kept in proportion to their size."""
     extremes: Mapping[str, tuple[float, float]]
     """By partial: the smallest and largest value that any batch has shown."""
+    overlapping: BySize | None = None
+    """Of all batches that overlap a cell; None where only those with entries are known."""
+
+    @cached_property
+    def by_size(self) -> BySize:
+        """What batches that overlap a cell say about rows kept by size, as far as they are known."""
+        if self.overlapping is not None:
+            return self.overlapping
+        largest = np.zeros(self.samples.cells)
+        np.maximum.at(largest, self.samples.cell, self.tau)
+        return BySize(largest, self.samples.unseen * (self.tau <= 0).any())
 
     def known(self, name: str) -> tuple[Floats, Floats] | None:
         """What values a partial may have, by cell; None where nothing has been seen."""
@@ -76,12 +101,29 @@ def sampled_starts(
 
 
 def touched(batches: SlotBatches | None, width: int, closed: int, watermark: int) -> Ints:
-    """Panes that sampled batches may have had rows in, kept or not."""
-    if batches is None:
-        return np.empty(0, dtype=np.int64)
-    spans = {(int(a), int(b)) for a, b in zip(batches.low, batches.high, strict=True)}
-    parts = [np.arange(a - a % width, min(b, watermark) + 1, width, dtype=np.int64) for a, b in spans]
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+    """Panes that sampled batches may have had rows in, kept or not, as many as tell which windows close.
+
+    A window that closes ends after ``closed``. If it meets a batch before that, it also holds the pane of
+    ``closed``, or the last one of a batch that ends earlier: one pane stands for the past, whatever the
+    window's size. Where the watermark has moved very far, as one row with a wrong time can make it, the
+    middle of a batch is left out: windows there without a row in any batch are not answered.
+    """
+    spans: list[tuple[int, int]] = []
+    known = set(zip(batches.low.tolist(), batches.high.tolist(), strict=True)) if batches is not None else ()
+    for low, high in sorted(known):
+        # batches overlap by the lateness of their stream: a pane is listed once
+        if spans and low <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(high, spans[-1][1]))
+        else:
+            spans.append((low, high))
+    parts = [np.empty(0, dtype=np.int64)]
+    for low, high in spans:
+        first, last = max(low, min(high, closed)), min(high, watermark - 1)
+        first, last = first - first % width, last - last % width
+        half = _PANES_AT_MOST // 2 * width
+        parts.append(np.arange(first, min(first + half, last + 1), width, dtype=np.int64))
+        parts.append(np.arange(max(first, last - half), last + 1, width, dtype=np.int64))
+    return np.unique(np.concatenate(parts))
 
 
 def read_sampled(
@@ -142,7 +184,20 @@ def read_sampled(
     own = f"{plan.presence[0]}."
     seen = {n.removeprefix(own): ends for n, ends in extremes.items() if n.startswith(own)}
     tau = _taus(batches, samples.batch)
-    return SampledWindows(begun[by_window], window.size, keys, samples, kept, exact, tau, seen)
+    sizes = _by_size(batches, begun, window.size, by_window)
+    return SampledWindows(begun[by_window], window.size, keys, samples, kept, exact, tau, seen, sizes)
+
+
+def _by_size(batches: SlotBatches, begun: Ints, size: int, by_window: Ints) -> BySize:
+    """What all batches that overlap a window say, those of which nothing was kept in it too."""
+    window, row = batches.overlapping(begun, begun + size)
+    largest, unseen = np.zeros(len(begun)), np.zeros(len(begun))
+    np.maximum.at(largest, window, batches.tau[row])
+    # a batch that was read in blocks has a row for each, in order: it arrived once
+    once = np.diff(batches.batch, prepend=-1) != 0
+    left = np.where(batches.tau > 0, 0, np.where(once, batches.arrived, 0) - batches.kept)
+    np.add.at(unseen, window, left[row])
+    return BySize(largest[by_window], np.maximum(unseen, 0.0)[by_window])
 
 
 def _taus(batches: SlotBatches, of: Ints) -> Floats:

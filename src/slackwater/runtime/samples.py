@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slackwater.plan.panes import Ints
+from slackwater.plan.panes import BEFORE_ALL, Ints
 from slackwater.plan.scope import safe_name
 from slackwater.runtime.journal import Journal, remove, sync
 from slackwater.runtime.state import LogFile, StreamState
@@ -38,9 +38,21 @@ BATCH_SCHEMA = pa.schema(
         ("tau", pa.float64()),
         ("low", pa.int64()),
         ("high", pa.int64()),
+        ("seen", pa.int64()),
     ]
 )
 FILES_AT_MOST = 48
+
+
+@dataclass(frozen=True)
+class Span:
+    """Between which times the rows of a batch lie that are not late, in microseconds, both included."""
+
+    low: int
+    high: int
+    """Rows that were dropped lie no later, but for a chance that is put up with."""
+    seen: int
+    """Rows are known to lie this far, or taken to."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ class SlotBatches:
     """Above 0 where rows were kept in proportion to their size."""
     low: Ints
     high: Ints
-    """Event times of the rows that were kept lie between these."""
+    """Event times of the batch's rows lie between these, of those that were dropped too."""
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -90,6 +102,7 @@ class SampleLog:
         self._stream = safe_name(stream.lower())
         self._held: dict[str, pa.Table] = {}
         self._slots: dict[str, SlotBatches] | None = None
+        self._ended = False
         self.doomed: list[Path] = []
 
     @property
@@ -99,6 +112,8 @@ class SampleLog:
 
     def add_batches(self, step: int, rows: pa.Table) -> None:
         """Take note of what a batch kept, for every slot that was sampled."""
+        if not rows.num_rows:
+            return
         self._add(BATCHES, step, 0, rows, int(pc.min(rows["low"]).as_py()), int(pc.max(rows["high"]).as_py()))
         self._slots = None
 
@@ -169,8 +184,18 @@ class SampleLog:
     def slot(self, slot_id: str) -> SlotBatches | None:
         """The sampled batches of a slot; None where it has had none."""
         if self._slots is None:
-            self._slots = _by_slot(self.table(BATCHES))
+            latest = BEFORE_ALL if self._state.latest is None else self._state.latest
+            self._slots = _by_slot(self.table(BATCHES), latest if self._ended else None)
         return self._slots.get(slot_id)
+
+    def end(self) -> None:
+        """Take it that no batch reaches beyond the last row known: the stream has ended.
+
+        While it goes on, time that a batch may reach into is followed by rows that tell how far it went.
+        After its end all such windows would close, and all but a few of them never had a row.
+        """
+        self._ended = True
+        self._slots = None
 
     def prune(self, key: str, before: int) -> None:
         """Forget files all of whose rows are before a time."""
@@ -214,13 +239,18 @@ class SampleLog:
         self.doomed.clear()
 
 
-def _by_slot(rows: pa.Table | None) -> dict[str, SlotBatches]:
+def _by_slot(rows: pa.Table | None, latest: int | None = None) -> dict[str, SlotBatches]:
+    """The batches of each slot; if a latest time is given, cut off there or where they are known to reach."""
     if rows is None or rows.num_rows == 0:
         return {}
     encoded = rows["slot"].combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
     order = np.lexsort((rows["block"].to_numpy(), rows["batch"].to_numpy(), codes))
-    columns = {n: rows[n].to_numpy()[order] for n in BATCH_SCHEMA.names if n != "slot"}
+    columns = {n: rows[n].to_numpy()[order] for n in BATCH_SCHEMA.names if n not in ("slot", "seen")}
+    if latest is not None and "seen" in rows.column_names:
+        # in a log of older batches nothing lies beyond what was seen
+        seen = pc.coalesce(rows["seen"], rows["high"]).to_numpy()[order]
+        columns["high"] = np.minimum(columns["high"], np.maximum(seen, latest))
     codes = codes[order]
     found: dict[str, SlotBatches] = {}
     bounds: Sequence[int] = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]

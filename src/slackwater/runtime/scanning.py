@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -37,13 +38,22 @@ class Scan:
         passes = len(compiled.statements) + len(compiled.emits)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
         shed = work.shed if source.lower() == work.decision.stream.lower() else None
-        if shed is not None and shed.drawn:
+        if shed is not None and shed.tested:
             frame = shed_frame(frame, work.decision.salt, threshold(shed.root))
         with work.executor.batch_view(work.session, frame, view, keep=passes > 1 and not cheap):
+            wanted = [s for s in compiled.statements if self._fetched(s)]
+            fetched = work.executor.in_order(
+                work.session, [partial(self._fetch, s, view, since, shed) for s in wanted]
+            )
             for part, statement in enumerate(compiled.statements):
-                with self._measured(statement.table, statement.table):
-                    self._pass(statement, part, view, since, shed)
+                if self._fetched(statement):
+                    self._keep(statement, part, shed, *next(fetched))
+                else:
+                    with self._measured(statement.table, statement.table):
+                        self._write(statement, part, view, since, shed)
             for name, sql in compiled.emits.items():
+                if shed is not None and shed.suspended(work.slots.by_step[name.lower()]):
+                    continue
                 with self._measured(name, ""):
                     self._emit(name, Statement(name, sql).bind(view, self._numbers(since, 0, shed)), shed)
 
@@ -68,34 +78,55 @@ class Scan:
     def _numbers(self, since: int, first: int, shed: Shed | None) -> tuple[int, ...]:
         return shed.parameters(since, first) if shed is not None else (since, first)
 
-    def _pass(self, statement: Statement, part: int, view: str, since: int, shed: Shed | None) -> None:
-        work = self.work
-        table_id = statement.table
+    def _fetched(self, statement: Statement) -> bool:
+        """Whether the rows of a pass come to the driver; otherwise Spark writes them."""
+        table = self.work.plan.tables.get(statement.table)
+        return table is None or (
+            table.kind == "partials" and statement.table not in self.work.decision.spread
+        )
+
+    def _bound(self, statement: Statement, view: str, since: int, shed: Shed | None) -> str:
+        first = self.work.state.counted.get(statement.table, 0)
+        return statement.bind(view, self._numbers(since, first, shed))
+
+    def _fetch(
+        self, statement: Statement, view: str, since: int, shed: Shed | None
+    ) -> tuple[pa.Table, int | None]:
+        """The rows of a pass, and how many came from the source; nothing is changed by it."""
+        sql = self._bound(statement, view, since, shed)
+        with self._measured(statement.table, statement.table):
+            if statement.table == BASE or statement.counts:
+                return self._collect(sql, shed)
+            return self.work.executor.collect(self.work.session, sql), None
+
+    def _write(self, statement: Statement, part: int, view: str, since: int, shed: Shed | None) -> None:
+        """A pass whose rows Spark writes to files itself."""
+        work, table_id = self.work, statement.table
+        table = work.plan.tables[table_id]
+        sql = self._bound(statement, view, since, shed)
+        if shed is not None and shed.draws(table_id):
+            self._write_sampled(table, table_id, part, sql, shed)
+            return
+        folder = work.log.folder(table_id, work.step, part)
+        aggregate = work.plan.catalog.functions.aggregate(table.aggregate) if table.aggregate else None
+        merging = aggregate if table.kind == "states" else None
+        work.executor.write(work.session, sql, folder, merging, table)
+        before = sum(f.rows for f in work.log.files(table_id))
+        work.log.added_folder(table_id, folder)
+        work.state.sizes[table_id] = sum(f.rows for f in work.log.files(table_id)) - before
+        if table.tuples:
+            self._counted_in_files(table_id, folder)
+
+    def _keep(
+        self, statement: Statement, part: int, shed: Shed | None, rows: pa.Table, read: int | None
+    ) -> None:
+        """Take what a pass has brought into the log and the counts."""
+        work, table_id = self.work, statement.table
+        if table_id == BASE or statement.counts:
+            self._count(rows, read, shed)
         if table_id == BASE:
-            sql = statement.bind(view, self._numbers(since, 0, shed))
-            self._count(*self._collect(sql, shed), shed)
             return
         table = work.plan.tables[table_id]
-        sql = statement.bind(view, self._numbers(since, work.state.counted.get(table_id, 0), shed))
-        if table.kind != "partials" or table_id in work.decision.spread:
-            folder = work.log.folder(table_id, work.step, part)
-            aggregate = work.plan.catalog.functions.aggregate(table.aggregate) if table.aggregate else None
-            merging = aggregate if table.kind == "states" else None
-            if shed is not None and shed.draws(table_id):
-                self._write_sampled(table, table_id, part, sql, shed)
-                return
-            work.executor.write(work.session, sql, folder, merging, table)
-            before = sum(f.rows for f in work.log.files(table_id))
-            work.log.added_folder(table_id, folder)
-            work.state.sizes[table_id] = sum(f.rows for f in work.log.files(table_id)) - before
-            if table.tuples:
-                self._counted_in_files(table_id, folder)
-            return
-        if statement.counts:
-            rows, read = self._collect(sql, shed)
-            self._count(rows, read, shed)
-        else:
-            rows = work.executor.collect(work.session, sql)
         work.state.sizes[table_id] = rows.num_rows
         if shed is not None:
             shed.note(table_id, rows, work.state.extremes)
@@ -180,7 +211,7 @@ class Scan:
         folder = self.work.output(name)
         self.work.executor.write(self.work.session, f"{sql} ORDER BY s.__part, s.__seq", folder, None, None)
         at = self.work.now()
-        rate = 1.0 if shed is None else shed.rate(self.work.slots.by_step[name.lower()])
+        rate = 1.0 if shed is None else shed.rate(self.work.slots.by_step[name.lower()]) * shed.share
         contract = self.work.plan.catalog.contracts.get(name.lower())
         # what is missing of a set is its error
         met = rate >= 1.0 or (isinstance(contract, Error) and 1.0 - rate <= contract.bound)

@@ -212,10 +212,12 @@ class Session(Declarations):
 
         def budget() -> float:
             run = self._run
-            around = run.spark_seconds() + run.engine.aside if run is not None else 0.0
+            around = run.spark_seconds() + run.engine.after if run is not None else 0.0
             return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
 
-        return self.governor(budget, cores, split)
+        made = self.governor(budget, cores, split)
+        made.utilisation = settings.utilisation / 100
+        return made
 
     def _executor(self) -> Executor:
         """Spark as we need it, with the functions that have been registered."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from slackwater.plan.slots import Slot, Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
-from slackwater.runtime.samples import BATCH_SCHEMA
+from slackwater.runtime.samples import BATCH_SCHEMA, Span
 from slackwater.spark.statement import FREQUENT_AT_MOST, WHOLE, companions
 
 COUNTING = ("__arrived", "__readable", "__latest", "__earliest", "__kept_", "__node_", "__late")
@@ -65,7 +65,9 @@ class Shed:
     partials: dict[str, pa.Table] = field(default_factory=dict)
     """By table: what the passes brought, with the moments beside it."""
     earliest: int | None = None
-    """The least time among the rows kept."""
+    """The least time among the rows kept that are not late."""
+    told: bool = True
+    """Whether how many rows arrived is known; otherwise it is guessed from those that passed."""
 
     @property
     def rates(self) -> Mapping[str, float]:
@@ -87,10 +89,29 @@ class Shed:
         """Whether a slot sees only a part of the batch."""
         return min(self.rate(slot), self.rare_rate(slot)) < 1.0 or bool(self.decision.blocks)
 
+    def suspended(self, slot: Slot) -> bool:
+        """Whether a slot sees nothing of the batch."""
+        return max(self.rate(slot), self.rare_rate(slot)) <= 0.0
+
+    @property
+    def tested(self) -> bool:
+        """Whether the statements test thresholds, though all of them may be 1."""
+        return bool(self.rates) or bool(self.decision.blocks)
+
     @property
     def drawn(self) -> bool:
-        """Whether any slot does."""
-        return bool(self.rates) or bool(self.decision.blocks)
+        """Whether any slot sees only a part of the batch."""
+        return bool(self.decision.blocks) or any(self.samples(slot) for slot in self.slots.sheddable)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the passes see every row of the batch, whatever the slots keep of it."""
+        return self.root >= 1.0 and not self.decision.blocks
+
+    @property
+    def empty(self) -> bool:
+        """Whether the batch surely had no row that a window could miss."""
+        return self.earliest is None if self.sees_all else self.told and self.arrived == 0
 
     @property
     def root(self) -> float:
@@ -119,10 +140,13 @@ class Shed:
         return (since, first, WHOLE, *counted, *own)
 
     def count(self, rows: pa.Table, read: int | None) -> None:
-        """Take note of what the counting pass saw; ``read`` is how many rows Spark got from the source."""
+        """Take note of what the counting pass saw; ``read`` is how many rows Spark got from the source.
+
+        Where nobody knows how many arrived, a row that passed stands for one over the root's rate.
+        """
         blocks = rows["block"].to_numpy() if "block" in rows.column_names else np.full(rows.num_rows, -1)
         # a batch that was only measured has kept all its rows, at every threshold there is
-        names = [f"__kept_{i}" if self.drawn else "__arrived" for i in range(self.slots.counters)]
+        names = [f"__kept_{i}" if self.tested else "__arrived" for i in range(self.slots.counters)]
         kept = [rows[name].to_numpy() for name in names]
         table = np.array(kept).reshape(len(kept), rows.num_rows)
         for block in np.unique(blocks):
@@ -134,25 +158,28 @@ class Shed:
         self.earliest = pc.min(rows["__earliest"]).as_py() if "__earliest" in rows.column_names else None
         if self.size is not None:
             self.arrived = self.size
-        elif self.root >= 1.0 or read is None:
+        elif self.root >= 1.0:
             self.arrived = passed
-        else:
+        elif read is not None:
             self.arrived = read
+        else:
+            self.told = False
+            self.arrived = round(passed / self.root) if passed else 0
 
     def kept_of(self, slot: Slot) -> int:
         """Rows of the batch below a slot's threshold, in all blocks."""
         index = self.distinct.index(self.rate(slot))
         return int(sum(counts[index] for counts in self.kept.values()))
 
-    def batches(self, step: int, low: int, high: int, share: float = 1.0) -> pa.Table:
-        """What the log keeps of the batch for every slot that was sampled."""
+    def batches(self, step: int, span: Span, share: float = 1.0) -> pa.Table:
+        """What the log keeps of the batch for every slot that was sampled; no rows where none was."""
         rates = self.distinct
         sampled = [slot for slot in self.slots.sheddable if self.samples(slot)]
         found = self.kept or {-1: np.zeros(len(rates), dtype=np.int64)}
         arrived, kept = self.arrived, {b: counts.tolist() for b, counts in found.items()}
-        if not self.decision.calibrated:
+        if not (self.decision.calibrated and self.told):
             # as of a batch so large that the number kept tells nothing: a row weighs one over its rate
-            arrived *= UNTOLD
+            arrived = UNTOLD * (arrived if self.told else max(arrived, 1))
             kept = {b: [round(arrived * share * r / len(kept)) for r in rates] for b in kept}
         rows = [
             (
@@ -164,14 +191,15 @@ class Shed:
                 rate,
                 share,
                 self.decision.sizes.get(name, 0.0),
-                low,
-                high,
+                span.low,
+                span.high,
+                span.seen,
             )
             for slot in sampled
             for name, rate in self._named(slot)
             for block, counts in kept.items()
         ]
-        columns = zip(*rows, strict=True)
+        columns = zip(*rows, strict=True) if rows else [()] * len(BATCH_SCHEMA)
         return pa.table(
             {n: pa.array(c, t) for (n, t), c in zip(_named(BATCH_SCHEMA), columns, strict=True)},
             schema=BATCH_SCHEMA,

@@ -29,6 +29,8 @@ class StreamState:
     offsets: dict[str, Any] | None = None
     latest: int | None = None
     """The largest event time seen."""
+    seen_to: int = BEFORE_ALL
+    """Every row lies before this that had come when the query set last changed, though it was dropped."""
     watermarks: dict[str, int] = field(default_factory=dict)
     """By source: up to where windows have been closed."""
     counted: dict[str, int] = field(default_factory=dict)

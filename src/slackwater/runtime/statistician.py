@@ -28,7 +28,10 @@ FORGOTTEN = 0.05
 DECAY = 0.7
 """What is left of a batch's counts in the next one's."""
 
-DEFAULTS: dict[str, float] = {"pass": 0.01, "read": 3e-8, "row": 6e-8, "test": 6e-9}
+UNSTEADY = 1e4
+"""The mean square of values over their squared mean, where the mean is about 0: no rate makes up for it."""
+
+DEFAULTS: dict[str, float] = {"pass": 0.01, "read": 3e-8, "row": 6e-8, "test": 6e-9, "emit": 1e-6}
 """Seconds before anything has been measured; a payload that has to be parsed takes longer."""
 PARSED_ROW = 1.5e-6
 PYTHON_ROW = 2e-6
@@ -89,8 +92,9 @@ class Statistician:
         if before.slots == self.slots and before.nodes == self.nodes:
             self.batches = before.batches
             self._passed = dict(before._passed)
-            self._groups = dict(before._groups)
-            self._sums = {name: replace(sums) for name, sums in before._sums.items()}
+        here = {slot.id for slot in self.slots.all}
+        self._groups = {slot: known for slot, known in before._groups.items() if slot in here}
+        self._sums = {name: replace(s) for name, s in before._sums.items() if name in self.plan.steps}
 
     def arrived(self, rows: int, seconds: float) -> None:
         """Take note of a batch that held so many rows over so long a stretch of event time."""
@@ -207,8 +211,9 @@ class Statistician:
             if sums.least_group is not None:
                 share = sums.least_group
             second = 1.0
-            if sums.total and sums.values:
-                second = max(1.0, sums.squares * sums.values / sums.total**2)
+            if sums.values:
+                mean_square = sums.total**2 / sums.values
+                second = min(max(1.0, sums.squares / mean_square if mean_square else UNSTEADY), UNSTEADY)
             mean = sums.total / sums.values if sums.values and not sums.negative else None
             queries[name] = QueryStatistics(max(share, 1e-9), second, sums.groups, mean)
         found = {s: strata_of(counts, of, FREQUENT_AT_MOST) for s, (counts, of) in self._groups.items()}

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 
+import numpy as np
+
+from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL
 from slackwater.plan.tables import Plan
+from slackwater.planners.ruling import BLOCKS_AT_LEAST
 from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.estimating import suspended_answers
 from slackwater.runtime.finishing import Finish
+from slackwater.runtime.samples import Span
 from slackwater.runtime.scanning import Scan
+from slackwater.runtime.shedding import Shed
 from slackwater.runtime.versions import handed_watermark
 from slackwater.runtime.work import Work
 from slackwater.spark.compile import compile_source
 from slackwater.spark.execute import DataFrame
 from slackwater.spark.statement import EXACT, Compiled, Shedding
+
+GAPS = 20
+"""Mean gaps between kept rows after which rows that were dropped are given up: a chance of e⁻²⁰."""
+OVERSHOOT_AT_LEAST = 1_000_000
+"""Microseconds: where hardly a row was kept, gaps tell nothing."""
 
 
 class Turn(Work):
@@ -31,6 +45,8 @@ class Turn(Work):
         if recorded is not None:
             # a run that is repeated: what it had seen of a sample is what new queries went by
             self.state.latest = int(recorded)
+        if self.decision.kind == "end":
+            self.samples.end()
         Finish(self).windows(stream, self._watermark())
         for plan in self.plan.steps_of_stream(stream):
             name = plan.step.name
@@ -43,18 +59,74 @@ class Turn(Work):
 
     def _note_sample(self) -> None:
         """Keep what a sampled batch has let through: its rows weigh what these counts say."""
-        shed, counts = self.shed, self.counts
-        if shed is None or not shed.drawn:
+        shed = self.shed
+        if shed is None or not shed.drawn or shed.empty:
             return
-        # a trace knows from when to when the batch is, whatever was kept of it
-        low, high = self.decision.offsets.get("from"), self.decision.offsets.get("to")
-        if low is None or high is None:
-            if shed.earliest is None or counts.latest is None:
-                return
-            low, high = shed.earliest, counts.latest + 1
-        self.samples.add_batches(
-            self.step, shed.batches(self.step, int(low), int(high) - 1, self.decision.share)
-        )
+        span = self._span(shed)
+        if span is not None:
+            self.samples.add_batches(self.step, shed.batches(self.step, span, self.decision.share))
+        self._say_suspended(shed, span)
+
+    def _span(self, shed: Shed) -> Span | None:
+        """Where in time the batch lies, whatever was kept of it; None where no time is known yet.
+
+        A trace knows, and so does a batch whose rows are all looked at. Otherwise rows may have been dropped
+        before the first and after the last that was kept:
+
+        - None that counts lies below the watermark. Where that is before all that is in the log, the stream
+          has just begun, and nothing is taken to lie before its first row.
+        - The gap between the last row kept and the end of the batch is as long as other gaps between kept
+          rows: longer than twenty mean ones with a chance of e⁻²⁰, if rows come evenly. Where blocks are
+          read there are only as many gaps as blocks. As rows need not come evenly, nor in order, it is taken
+          to be at least the lateness of the stream, and a second.
+        - A batch that kept nothing lies about the latest time that was known before it.
+        """
+        offsets, latest, before = self.decision.offsets, self.counts.latest, self.state.latest
+        if offsets.get("from") is not None and offsets.get("to") is not None:
+            return Span(int(offsets["from"]), int(offsets["to"]) - 1, int(offsets["to"]) - 1)
+        earliest = shed.earliest
+        if earliest is not None and latest is not None and shed.sees_all:
+            return Span(earliest, latest, latest)
+        low = self._low(earliest)
+        overshoot = max(OVERSHOOT_AT_LEAST, self.lateness)
+        if earliest is None or latest is None:
+            if low is None or before is None:
+                return None
+            reached = max(before, low) + overshoot
+            return Span(low, reached, reached)
+        # a row alone has come some time after those before it
+        since = min(earliest, before) if shed.passed == 1 and before is not None else earliest
+        gaps = min(shed.passed, BLOCKS_AT_LEAST) if self.decision.blocks else shed.passed
+        overshoot = max(overshoot, GAPS * (latest - since) // max(gaps, 1))
+        return Span(low if low is not None else earliest, min(latest + overshoot, AFTER_ALL), latest)
+
+    def _low(self, earliest: int | None) -> int | None:
+        """The least time of a row of the batch that is not late; None where there is no telling."""
+        watermark = self.decision.watermark
+        if watermark <= BEFORE_ALL:
+            return earliest
+        tables = self.plan.tables
+        lows = [
+            file.low
+            for name, files in self.state.files.items()
+            # panes of windows over rows are no times
+            if name not in tables or not tables[name].tuples
+            for file in files
+        ]
+        lows += [earliest] if earliest is not None else []
+        return max(watermark, min(lows, default=watermark))
+
+    def _say_suspended(self, shed: Shed, span: Span | None) -> None:
+        """Tell the readers of rows that they get none of this batch; windows say it when they close."""
+        for name in self.compiled[self.decision.stream.lower()].emits:
+            if not shed.suspended(self.slots.by_step[name.lower()]):
+                continue
+            start, end = (span.low, span.high + 1) if span is not None else (0, 0)
+            step = self.plan.steps[name.lower()].step
+            made = list(suspended_answers(step, np.array([start]), np.array([end]), self.now()))
+            if span is None:
+                made = [replace(batch, window_start=None, window_end=None) for batch in made]
+            self.answers.append(partial(iter, made))
 
     def delivered(self) -> Iterator[AnswerBatch]:
         """The answers of the turn, from the first, each time it is called."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slackwater.errors import SlackwaterError, StateError
@@ -21,8 +21,10 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.model import TupleWindow
 from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL, first_start
+from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.runtime.journal import Journal
+from slackwater.runtime.samples import BATCHES
 from slackwater.runtime.state import StreamState
 
 
@@ -67,13 +69,23 @@ class Versions:
 
 
 def partials_of(step: StepPlan) -> set[str]:
-    """Names of the partials that a step is read from."""
+    """Names of the partials that a step is read from, and of the tables that hold them."""
+    member = "" if step.member is None else f"/{step.member}"
+    return _columns_of(step) | {f"{call.table}{member}" for call in step.calls}
+
+
+def _columns_of(step: StepPlan) -> set[str]:
+    """Names of the partials alone: each is of one path, while tables are shared by many."""
     member = "" if step.member is None else f"/{step.member}"
     names = {f"{call.table}/{column}{member}" for call in step.calls for column in call.columns.values()}
-    names |= {f"{call.table}{member}" for call in step.calls}
     if step.presence is not None:
         names.add(f"{step.presence[0]}/{step.presence[1]}{member}")
     return names
+
+
+def whole_from(partial_since: Mapping[str, int], step: StepPlan) -> int:
+    """Where windows of a step may start so that all it is read from has seen every row of them."""
+    return max((partial_since.get(p, BEFORE_ALL) for p in partials_of(step)), default=BEFORE_ALL)
 
 
 def handed_watermark(state: StreamState, stream: str, plan: Plan, source: str) -> int:
@@ -91,27 +103,33 @@ def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: in
     """Move a stream to another version: note from when on each new step can answer exactly.
 
     A partial that is new has missed the rows so far, so its windows must start after the latest of
-    them; one that was there already serves as far back as its panes have been kept.
+    them; one that was there already serves as far back as its panes have been kept, and have seen every
+    row. A step that reads another starts with windows of that one which no sampled batch has a part in.
     """
-    fresh = state.latest + 1 if state.latest is not None else BEFORE_ALL
+    state.seen_to = fresh = _seen_to(state, stream, before)
+    known = _since_sampled(state, stream, before)
     kept: dict[str, int] = {}
     since: dict[str, int] = {}
     for plan in after.steps_of_stream(stream):
         step = plan.step
         name = step.name.lower()
-        nested = after.catalog.step_of(step.path.source) is not None
-        start = handed_watermark(state, stream, after, step.path.source) if nested else fresh
+        source = step.path.source
+        nested = after.catalog.step_of(source) is not None
+        start = fresh
+        if nested:
+            handed = handed_watermark(state, stream, after, source)
+            start = max(handed, whole_from(kept, after.steps[source.lower()]))
         for partial in partials_of(plan):
-            kept[partial] = state.partial_since.get(partial, start)
+            kept[partial] = known.get(partial, start)
         if before.steps.get(name) == plan and name in state.since:
             since[name] = state.since[name]
             continue
-        earliest = max((kept[p] for p in partials_of(plan)), default=start)
+        earliest = whole_from(kept, plan) if partials_of(plan) else start
         for table in plan.tables:
             if not after.tables[table].tuples:
                 earliest = max(earliest, state.kept_from.get(table, BEFORE_ALL))
         if nested:
-            earliest = max(earliest, since.get(step.path.source.lower(), BEFORE_ALL))
+            earliest = max(earliest, since.get(source.lower(), BEFORE_ALL))
         since[name] = earliest
     # up to where a step has handed rows on is known only while somebody reads it
     for name in [n for n in state.watermarks if n != stream.lower() and not after.steps_on(n)]:
@@ -128,6 +146,47 @@ def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: in
             del mapping[table]
     state.large = [t for t in state.large if t in live]
     state.version = number
+
+
+def _sheddable(plan: Plan, stream: str) -> list[StepPlan]:
+    """The steps of a version that batches may have been sampled for."""
+    return [plan.steps[name] for slot in slots_of(plan, stream).sheddable for name in slot.steps]
+
+
+def _sampled_to(state: StreamState) -> int:
+    """The end of the last sampled batch that an open window may have a part in."""
+    return max((f.high + 1 for f in state.files.get(BATCHES, ())), default=BEFORE_ALL)
+
+
+def _seen_to(state: StreamState, stream: str, before: Plan) -> int:
+    """A time that every row so far lies before, those that were dropped or skipped too.
+
+    The latest row is only the latest of those kept.
+    """
+    latest = state.latest + 1 if state.latest is not None else BEFORE_ALL
+    reached = max(state.seen_to, latest, _sampled_to(state))
+    if not _sheddable(before, stream):
+        return reached
+    # a sampled batch that the log has forgotten ends before all panes that are kept, or the watermark
+    bounds = [state.kept_from.get(id_, BEFORE_ALL) for id_, t in before.tables_on(stream) if not t.tuples]
+    bounds = bounds or [state.watermark(stream)]
+    promised = (state.offsets or {}).get("to")
+    if promised is not None:
+        bounds.append(int(promised))
+    return max(reached, min(bounds))
+
+
+def _since_sampled(state: StreamState, stream: str, before: Plan) -> dict[str, int]:
+    """From when on each partial has seen every row, now that samples of it have been drawn.
+
+    All that could be sampled until now counts as sampled: a new query may start a little later for it.
+    """
+    known = dict(state.partial_since)
+    sampled = _sampled_to(state)
+    if sampled > BEFORE_ALL:
+        for partial in {p for step in _sheddable(before, stream) for p in _columns_of(step)}:
+            known[partial] = max(sampled, known.get(partial, sampled))
+    return known
 
 
 def reconcile(

@@ -6,6 +6,7 @@ import re
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import NumericType
 
 from slackwater.errors import LanguageError, Position
 from slackwater.language.render import quoted_name
@@ -40,16 +41,27 @@ def check_with_spark(executor: Executor, plan: Plan) -> None:
         read = bool(plan.steps_on(step.name))
         if key not in executor.checked or read:
             try:
-                frames[step.name.lower()] = _analyse(executor, source, step, catalog)
+                frame = _analyse(executor, source, step, catalog)
             except PySparkException as error:
                 raise _complaint(catalog, step.name, error) from error
-            if key not in executor.checked and _sums_intervals(executor, source, step, catalog):
+            frames[step.name.lower()] = frame
+            if key not in executor.checked and (
+                _answers_no_numbers(frame, step) or _sums_intervals(executor, source, step, catalog)
+            ):
                 executor.numberless.add(key)
             executor.checked.add(key)
         if key in executor.numberless:
             executor.unsampled.add(step.name.lower())
         else:
             executor.unsampled.discard(step.name.lower())
+
+
+def _answers_no_numbers(frame: DataFrame, step: Step) -> bool:
+    """Whether an aggregated item is a text, a truth value, a time or a list: no interval holds such."""
+    # items come first in what was analysed, in their order
+    kinds = [field.dataType for field in frame.schema.fields[: len(step.outputs)]]
+    items = zip(step.outputs, kinds, strict=True)
+    return any(o.aggregated and not isinstance(kind, NumericType) for o, kind in items)
 
 
 def _sums_intervals(executor: Executor, source: DataFrame, step: Step, catalog: Catalog) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slackwater.spark.source import Offsets
 
@@ -20,19 +20,19 @@ class Stretch:
     partition: int
     first: int
     last: int
+    length: int = 1
+    """Offsets of one block."""
 
     @property
     def rows(self) -> int:
         return self.last - self.first
 
-    @property
-    def length(self) -> int:
-        """Offsets of one block."""
-        return max(1, -(-self.rows // BLOCKS_OF_A_PARTITION))
-
 
 def stretches(offsets: Offsets, before: Offsets | None) -> list[Stretch] | None:
     """What a batch holds of every partition, by two of Spark's offsets; None where they are not Kafka's.
+
+    A partition that was not there before is read from its beginning, as Spark does. Blocks are of one length
+    in all partitions, so that each stands for as many rows: the largest partition has as many as may be.
 
     >>> found = stretches({"spark": ['{"t":{"1":7,"0":15}}']}, {"spark": ['{"t":{"0":10,"1":7}}']})
     >>> [(s.partition, s.rows) for s in found or ()]
@@ -43,13 +43,15 @@ def stretches(offsets: Offsets, before: Offsets | None) -> list[Stretch] | None:
     try:
         (ends,), (begins,) = ([json.loads(t) for t in _listed(o)] for o in (offsets, before))
         found = [
-            Stretch(topic, int(p), int(begins.get(topic, {}).get(p, last)), int(last))
+            Stretch(topic, int(p), int(begins.get(topic, {}).get(p, 0)), int(last))
             for topic, partitions in ends.items()
             for p, last in partitions.items()
         ]
     except (ValueError, TypeError, AttributeError):
         return None
-    return sorted(found, key=lambda s: (s.topic, s.partition)) or None
+    length = max(1, -(-max((s.rows for s in found), default=0) // BLOCKS_OF_A_PARTITION))
+    ordered = sorted(found, key=lambda s: (s.topic, s.partition))
+    return [replace(s, length=length) for s in ordered] or None
 
 
 def _listed(offsets: Offsets) -> list[str]:
@@ -60,8 +62,8 @@ def _listed(offsets: Offsets) -> list[str]:
 def blocks_of(found: Sequence[Stretch]) -> list[list[tuple[int, int]]]:
     """The blocks of each partition with their rows; a block's number tells its partition and its place.
 
-    >>> blocks_of([Stretch("t", 0, 100, 230)])[0][:2], len(blocks_of([Stretch("t", 0, 0, 3)])[0])
-    ([(0, 3), (1, 3)], 3)
+    >>> blocks_of([Stretch("t", 0, 100, 107, 3), Stretch("t", 1, 0, 2, 3)])
+    [[(0, 3), (1, 3), (2, 1)], [(4294967296, 2)]]
     """
     return [
         [

@@ -21,6 +21,15 @@ class QueryStatistics:
     mean: float | None = None
     """Of what is summed, where none of it is negative."""
 
+    @classmethod
+    def unknown(cls, share: float = 0.1) -> QueryStatistics:
+        """Where no values are known, maybe a share: values that scatter as much as their mean.
+
+        >>> QueryStatistics.unknown().spread("average", 100)
+        0.1
+        """
+        return cls(share, 2.0)
+
     def by_size(self, window_rows: float) -> float:
         """r where rows are kept in proportion to their size: 1/(s·N), however the values scatter.
 

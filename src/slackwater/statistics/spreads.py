@@ -4,22 +4,24 @@ Guarantee: variances are unbiased to second order, their roots to first; limits 
 often as they claim as far as the extremes given are those of all rows (heavy tails show in no sample).
 Variant: the variance of the variance is that of the sum of residuals (v - mean)² - variance, which needs the
 fourth power; limits as of any sum (see ``limits``), the lower one bent away from zero. Quantiles have the
-limits of Clopper and Pearson on their rank, for as many rows as the weights are worth.
+limits of Clopper and Pearson on their rank, for as many rows as the weights are worth, or the blocks that the
+rows came in.
 Reference: Särndal, Swensson, Wretman, Model Assisted Survey Sampling (1992), section 5.5; Woodruff,
 Confidence intervals for medians and other position measures (1952); Korn and Graubard (1998).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from scipy import special
 
-from slackwater.statistics.estimates import Known, extremes, fitted, nothing_known
-from slackwater.statistics.limits import Estimate, deviations
-from slackwater.statistics.samples import Floats, Samples, strata
+from slackwater.statistics.estimates import Known, degrees, extremes, fitted, nothing_known
+from slackwater.statistics.limits import Estimate, deviations, freedom, stretch
+from slackwater.statistics.samples import Floats, Samples, Strata, scatter, strata
 
 Kind = Literal["var_pop", "var_samp", "stddev_pop", "stddev_samp"]
 BEYOND = 3.0
@@ -129,11 +131,13 @@ def quantile_ranks(
     rows: Floats,
     fpc: Floats,
     confidence: float,
+    worth: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Ranks in the weighted sample between which the true quantile lies.
 
     Weights unlike each other make a sample worth fewer rows than it has (Kish 1965); ``fpc`` is the share of
-    rows that was not kept. A rank of 0 or 1 says that the sample has too few rows for a limit on that
+    rows that was not kept. ``worth`` is what a sample of blocks is worth (see ``rows_worth``): limits are
+    never narrower for it. A rank of 0 or 1 says that the sample has too few rows for a limit on that
     side: the quantile may lie beyond all kept values.
 
     >>> half, ten = np.array([0.5]), np.array([10.0])
@@ -144,6 +148,8 @@ def quantile_ranks(
     squares = np.where(weight_squares > 0, weight_squares, 1.0)
     effective = np.where(rows > 0, np.minimum(weight_total**2 / squares, rows), 0.0)
     size = np.clip(effective / np.maximum(fpc, 1e-12), 0.0, 1e12)
+    if worth is not None:
+        size = np.minimum(size, worth)
     tail = (1 - confidence) / 2
     below, above = size * p, size * (1 - p)
     low = special.betaincinv(np.maximum(below, 1e-9), above + 1, tail)
@@ -153,3 +159,73 @@ def quantile_ranks(
     high = np.where(p**size > tail, 1.0, np.maximum(high, p))
     whole = (fpc <= 0) & (rows > 0)
     return np.where(whole, p, low), np.where(whole, p, high)
+
+
+def rows_worth(
+    samples: Samples,
+    n: Floats,
+    below: Sequence[Floats],
+    exact_n: Floats,
+    exact_below: Sequence[Floats],
+    confidence: float,
+) -> Floats:
+    """By cell: as how many rows, each drawn by itself, tell as much about the share of rows below a value.
+
+    By entry ``n`` are the kept rows with a value and ``below`` those of them below it, for one value or more,
+    of which the least counts; ``exact_…`` are the same by cell. The variance of the share is formed between
+    blocks, and Student's quantile for as many blocks as have rows stands for the normal one (Korn and
+    Graubard 1998). Infinite where no blocks were read, and 0 where all rows came in one. Where all lie on
+    one side nothing shows how alike the rows of a block are: then a block counts as a row.
+    """
+    groups = strata(samples)
+    weighed = groups.estimate(n)
+    total = np.maximum(exact_n + weighed, 1e-12)
+    blocks = _Blocks.of(groups, n, weighed / total)
+    found = np.full(samples.cells, np.inf)
+    varied = np.zeros(samples.cells, dtype=bool)
+    for part, exact_part in zip(below, exact_below, strict=True):
+        share = np.clip((exact_part + groups.estimate(part)) / total, 0.0, 1.0)
+        own = share[samples.cell]
+        # a row deviates by 1 - share or by -share
+        spread = scatter(groups, part - own * n, part * (1 - 2 * own) + own * own * n)
+        wide = stretch(blocks.freedom(groups, spread.variance), (1 + confidence) / 2)
+        variance = groups.cell_sums(spread.variance) * blocks.fit / total**2
+        varies = share * (1 - share)
+        worth = np.divide(varies, variance, out=np.full(samples.cells, np.inf), where=variance > 0)
+        found = np.where(varies > 1e-12, np.minimum(found, worth / wide**2), found)
+        varied |= varies > 1e-12
+    found = np.where(blocks.left > 0, np.where(varied, found, blocks.seen), 0.0)
+    return np.where(groups.cell_sums(groups.blocks) > 0, found, np.inf)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """By cell: the blocks that have rows of it; where rows were drawn, each row."""
+
+    seen: Floats
+    left: Floats
+    """Those that remain when a share has been fitted to them."""
+    fit: Floats
+    """How much smaller for the fit the variance between them looks."""
+    by_stratum: Floats
+    """Degrees of freedom."""
+
+    @classmethod
+    def of(cls, groups: Strata, n: Floats, sampled: Floats) -> _Blocks:
+        """``sampled`` is how much of a cell's rows the fit was made to samples of, not to exact ones."""
+        rows = groups.sums(n)
+        has_rows = np.bincount(groups.cluster, n, len(groups.cluster_stratum)) > 0
+        clusters = np.bincount(groups.cluster_stratum, has_rows, len(groups.cell))
+        read = groups.blocks > 0
+        with_rows = np.where(read, clusters, rows)
+        seen, drawn = groups.cell_sums(with_rows), groups.cell_sums(np.where(read, groups.blocks, rows))
+        left = np.where(seen - sampled > 1e-9, seen - sampled, 0.0)
+        # scatter allows for one of all that were read, though some may have no rows of the cell
+        allowed = 1 + 1 / np.maximum(drawn - 1, 1.0)
+        fit = np.maximum(np.divide(seen, left, out=np.ones(groups.cells), where=left > 0) / allowed, 1.0)
+        return cls(seen, left, fit, np.minimum(degrees(groups, rows), np.maximum(with_rows, 1.0)))
+
+    def freedom(self, groups: Strata, variance: Floats) -> Floats:
+        """By cell, at least a little: where nothing is left it is not asked for."""
+        free = np.minimum(freedom(groups, variance, self.by_stratum) / self.fit, self.left)
+        return np.maximum(free, 1e-2)
