@@ -20,6 +20,7 @@ from slackwater.runtime.samples import SlotBatches
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.testing import ListSink, run_scripted
 from slackwater.runtime.weighted_values import quantiles
+from slackwater.statistics.estimates import average
 from slackwater.statistics.samples import Samples
 from slackwater.statistics.spreads import rows_worth
 
@@ -239,3 +240,20 @@ def test_a_sum_of_which_nothing_was_kept_has_an_upper_limit(spark, large: int) -
         assert 3e8 < answer.high < 5e8
         assert not answer.met
     assert all(a.low <= truth[k].value <= a.high for k, a in by_key(found).items() if k in truth)
+
+
+@pytest.mark.parametrize("part", [0.125, 0.25, 1.0])
+def test_averages_of_windows_shorter_than_their_batch_cover(part: float) -> None:
+    """Such a window has rows in a few of the blocks, or in one alone, which its average fits wholly."""
+    rng = np.random.default_rng([24, int(8 * part)])
+    values = np.exp(5 + 0.3 * alike(1, 96 * BLOCK, 0.99, rng))
+    hits = (np.arange(values.shape[1]) < part * values.shape[1])[None, :]
+    rows, cell, samples = values_in_blocks(values, hits, 12, 0.5, 1_000, rng)
+    v, none = rows["v0"].to_numpy(), np.zeros(1_000)
+    bounds = (np.full(1_000, values.min()), np.full(1_000, values.max()))
+    seen = np.bincount(cell, minlength=1_000) > 0
+    found = average(samples, np.ones(len(v)), v, v * v, v, v, none, none, 0.95, bounds)
+    truth = values[hits].mean()
+    inside = ((found.low <= truth) & (truth <= found.high))[seen]
+    assert inside.mean() >= 0.93
+    assert not np.isnan(found.low[seen]).any()

@@ -127,15 +127,17 @@ class Governor:
         self._streams = dict(other._streams)
         return self
 
-    def capacity(self, fixed: float = 0.0, streams: int = 1) -> float:
+    def capacity(self, fixed: float = 0.0, streams: int = 1, *, whole: bool = False) -> float:
         """Executor seconds that the batches of all streams may take; ``fixed`` are those whatever their size.
+
+        ``whole``: if nothing is dropped; then all of the budget may be used.
 
         An interval too short for even an empty batch is not kept by dropping rows: batches then take what
         they must, and half of that again for their rows.
         """
         per_second = 1 / max(self._wall["executor"], 1e-6)
         around = streams * self._wall["batch"]
-        left = (self.target() - around) * per_second * self.trim
+        left = ((self.budget() if whole else self.target()) - around) * per_second * self.trim
         least = fixed + 0.5 * (fixed + max(around, 0.05) * per_second)
         return max(left, least)
 
@@ -163,8 +165,9 @@ class Governor:
         )
         streams = 1 + len(others)
         capacity = self.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
+        enough = self.capacity(fixed, streams, whole=True) if self.multiple is None else capacity
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
-        if whole <= capacity:
+        if whole <= enough:
             self._meant.pop(name, None)
             self._shares.pop(name, None)
             return Ruling(measured=watchful)

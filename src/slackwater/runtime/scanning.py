@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -41,15 +40,11 @@ class Scan:
         if shed is not None and shed.tested:
             frame = shed_frame(frame, work.decision.salt, threshold(shed.root))
         with work.executor.batch_view(work.session, frame, view, keep=passes > 1 and not cheap):
-            wanted = [s for s in compiled.statements if self._fetched(s)]
-            fetched = work.executor.in_order(
-                work.session, [partial(self._fetch, s, view, since, shed) for s in wanted]
-            )
             for part, statement in enumerate(compiled.statements):
-                if self._fetched(statement):
-                    self._keep(statement, part, shed, *next(fetched))
-                else:
-                    with self._measured(statement.table, statement.table):
+                with self._measured(statement.table, statement.table):
+                    if self._fetched(statement):
+                        self._keep(statement, part, shed, *self._fetch(statement, view, since, shed))
+                    else:
                         self._write(statement, part, view, since, shed)
             for name, sql in compiled.emits.items():
                 if shed is not None and shed.suspended(work.slots.by_step[name.lower()]):
@@ -92,12 +87,11 @@ class Scan:
     def _fetch(
         self, statement: Statement, view: str, since: int, shed: Shed | None
     ) -> tuple[pa.Table, int | None]:
-        """The rows of a pass, and how many came from the source; nothing is changed by it."""
+        """The rows of a pass, and how many came from the source."""
         sql = self._bound(statement, view, since, shed)
-        with self._measured(statement.table, statement.table):
-            if statement.table == BASE or statement.counts:
-                return self._collect(sql, shed)
-            return self.work.executor.collect(self.work.session, sql), None
+        if statement.table == BASE or statement.counts:
+            return self._collect(sql, shed)
+        return self.work.executor.collect(self.work.session, sql), None
 
     def _write(self, statement: Statement, part: int, view: str, since: int, shed: Shed | None) -> None:
         """A pass whose rows Spark writes to files itself."""

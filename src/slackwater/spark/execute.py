@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -33,9 +31,6 @@ __all__ = ["DataFrame", "Executor", "SparkSession", "first_line", "parquet_bound
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What PySpark raises: its own errors for those it knows, Java's for those of jobs that failed."""
-Result = TypeVar("Result")
-AT_A_TIME = 2
-"""Statements that are under way at once."""
 Scalars = Mapping[str, tuple[Callable[..., Any], str]]
 """Python functions by name, with the Spark SQL type they return."""
 
@@ -139,19 +134,6 @@ class Executor:
         """The result of a statement, on the driver."""
         with spark_errors():
             return session.sql(sql).toArrow()
-
-    def in_order(self, session: SparkSession, calls: Sequence[Callable[[], Result]]) -> Iterator[Result]:
-        """What calls that ask something of Spark give, in their order.
-
-        They overlap: while the cores work for one, the next is planned. Calls must not depend on each other.
-        """
-        if len(calls) < 2:
-            yield from (call() for call in calls)
-            return
-        with ThreadPoolExecutor(AT_A_TIME) as threads:
-            # a thread of its own would not belong to the batch that Spark may have to cancel
-            found = [threads.submit(inheritable_thread_target(session)(call)) for call in calls]
-            yield from (future.result() for future in found)
 
     def collect_counted(self, session: SparkSession, sql: str) -> tuple[pa.Table, int | None]:
         """The same, and how many rows came from the source, where Spark can tell."""

@@ -16,7 +16,7 @@ Reference: Särndal, Swensson, Wretman, Model Assisted Survey Sampling (1992).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -195,10 +195,45 @@ def nothing_known(samples: Samples, rows: Floats, exact_n: Floats, known: Known 
     return few if known is None else np.zeros_like(few)
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """By cell: the blocks that have rows of it; where rows were drawn, each row."""
+
+    seen: Floats
+    left: Floats
+    """Those that remain when a share has been fitted to them."""
+    fit: Floats
+    """How much smaller for the fit the variance between them looks."""
+    by_stratum: Floats
+    """Degrees of freedom."""
+
+    @classmethod
+    def of(cls, groups: Strata, n: Floats, sampled: Floats) -> Blocks:
+        """``sampled`` is how much of a cell's rows the fit was made to samples of, not to exact ones."""
+        rows = groups.sums(n)
+        has_rows = np.bincount(groups.cluster, n, len(groups.cluster_stratum)) > 0
+        clusters = np.bincount(groups.cluster_stratum, has_rows, len(groups.cell))
+        read = groups.blocks > 0
+        with_rows = np.where(read, clusters, rows)
+        seen, drawn = groups.cell_sums(with_rows), groups.cell_sums(np.where(read, groups.blocks, rows))
+        left = np.where(seen - sampled > 1e-9, seen - sampled, 0.0)
+        # scatter allows for one of all that were read, though some may have no rows of the cell
+        allowed = 1 + 1 / np.maximum(drawn - 1, 1.0)
+        fit = np.maximum(np.divide(seen, left, out=np.ones(groups.cells), where=left > 0) / allowed, 1.0)
+        return cls(seen, left, fit, np.minimum(degrees(groups, rows), np.maximum(with_rows, 1.0)))
+
+    def freedom(self, groups: Strata, variance: Floats) -> Floats:
+        """By cell, at least a little: where nothing is left it is not asked for."""
+        free = np.minimum(freedom(groups, variance, self.by_stratum) / self.fit, self.left)
+        return np.maximum(free, 1e-2)
+
+
 def fitted(groups: Strata, n: Floats, s: Floats, q: Floats, sampled: Floats) -> tuple[Scatter, Floats]:
     """How the sum of residuals scatters, and its degrees of freedom by cell.
 
-    One row is used up by the fit, as far as (``sampled``) it was made to sampled rows, not to exact ones.
+    One row is used up by the fit, or one block where blocks were read, as far as (``sampled``) it was made to
+    sampled rows, not to exact ones. A window shorter than its batch may have rows in one block alone: it fits
+    that block wholly, and nothing is left to tell how blocks differ.
     """
     plain = scatter(groups, s, np.maximum(q, 0.0))
     rows = np.maximum(groups.cell_sums(groups.sums(n)), 1.0)
@@ -206,6 +241,11 @@ def fitted(groups: Strata, n: Floats, s: Floats, q: Floats, sampled: Floats) -> 
     free = freedom(groups, plain.variance, degrees(groups, groups.sums(n))) * np.where(left > 0, left, 1.0)
     free = np.where(left > 0, free, 0.0)
     lost = 1 / np.where(left > 0, left, 1.0)
+    read = groups.cell_sums(groups.blocks) > 0
+    if read.any():
+        blocks = Blocks.of(groups, n, sampled)
+        by_block = np.where(blocks.left > 0, blocks.freedom(groups, plain.variance), 0.0)
+        free, lost = np.where(read, by_block, free), np.where(read, blocks.fit, lost)
     return replace(plain, variance=plain.variance * lost[groups.cell]), free
 
 

@@ -19,9 +19,9 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from slackwater.statistics.estimates import Known, degrees, extremes, fitted, nothing_known
-from slackwater.statistics.limits import Estimate, deviations, freedom, stretch
-from slackwater.statistics.samples import Floats, Samples, Strata, scatter, strata
+from slackwater.statistics.estimates import Blocks, Known, extremes, fitted, nothing_known
+from slackwater.statistics.limits import Estimate, deviations, stretch
+from slackwater.statistics.samples import Floats, Samples, scatter, strata
 
 Kind = Literal["var_pop", "var_samp", "stddev_pop", "stddev_samp"]
 BEYOND = 3.0
@@ -180,7 +180,7 @@ def rows_worth(
     groups = strata(samples)
     weighed = groups.estimate(n)
     total = np.maximum(exact_n + weighed, 1e-12)
-    blocks = _Blocks.of(groups, n, weighed / total)
+    blocks = Blocks.of(groups, n, weighed / total)
     found = np.full(samples.cells, np.inf)
     varied = np.zeros(samples.cells, dtype=bool)
     for part, exact_part in zip(below, exact_below, strict=True):
@@ -196,36 +196,3 @@ def rows_worth(
         varied |= varies > 1e-12
     found = np.where(blocks.left > 0, np.where(varied, found, blocks.seen), 0.0)
     return np.where(groups.cell_sums(groups.blocks) > 0, found, np.inf)
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """By cell: the blocks that have rows of it; where rows were drawn, each row."""
-
-    seen: Floats
-    left: Floats
-    """Those that remain when a share has been fitted to them."""
-    fit: Floats
-    """How much smaller for the fit the variance between them looks."""
-    by_stratum: Floats
-    """Degrees of freedom."""
-
-    @classmethod
-    def of(cls, groups: Strata, n: Floats, sampled: Floats) -> _Blocks:
-        """``sampled`` is how much of a cell's rows the fit was made to samples of, not to exact ones."""
-        rows = groups.sums(n)
-        has_rows = np.bincount(groups.cluster, n, len(groups.cluster_stratum)) > 0
-        clusters = np.bincount(groups.cluster_stratum, has_rows, len(groups.cell))
-        read = groups.blocks > 0
-        with_rows = np.where(read, clusters, rows)
-        seen, drawn = groups.cell_sums(with_rows), groups.cell_sums(np.where(read, groups.blocks, rows))
-        left = np.where(seen - sampled > 1e-9, seen - sampled, 0.0)
-        # scatter allows for one of all that were read, though some may have no rows of the cell
-        allowed = 1 + 1 / np.maximum(drawn - 1, 1.0)
-        fit = np.maximum(np.divide(seen, left, out=np.ones(groups.cells), where=left > 0) / allowed, 1.0)
-        return cls(seen, left, fit, np.minimum(degrees(groups, rows), np.maximum(with_rows, 1.0)))
-
-    def freedom(self, groups: Strata, variance: Floats) -> Floats:
-        """By cell, at least a little: where nothing is left it is not asked for."""
-        free = np.minimum(freedom(groups, variance, self.by_stratum) / self.fit, self.left)
-        return np.maximum(free, 1e-2)
