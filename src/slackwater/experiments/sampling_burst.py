@@ -35,7 +35,7 @@ SHORTER = 10
 """Windows are so many times shorter than those of the other experiments."""
 UTILISATION = Settings().utilisation / 100
 WARM = 2
-"""Batches at the start that compile code."""
+"""The first batches of a run compile code, those of the flood find out what it costs."""
 STEADY = 15
 """Batches after a change of the rate before it is looked at as steady."""
 
@@ -188,9 +188,9 @@ def _figures(results: Results, live: Live, wall: Wall, workload: Workload, sizes
     late = [t > interval for t in timed]
     figures = results.figures
     figures["batches"] = len(batches)
-    figures["batches_in_time"] = 1 - float(np.mean(late[WARM:]))
     figures["flood.batches"] = len(flood)
-    figures["flood.batches_in_time"] = 1 - float(np.mean([late[i] for i in flood])) if flood else 1.0
+    figures["batches_in_time"] = 1 - float(np.mean([late[i] for i in flood[WARM:]] or [False]))
+    figures["all.batches_in_time"] = 1 - float(np.mean(late[WARM:]))
     figures["slowest_batch_s"] = max(timed[WARM:])
     figures["batches_to_exact"] = next((i for i, b in enumerate(after) if b.exact), len(after))
     figures["exact_after_burst"] = float(np.mean([b.exact for b in after])) if after else 1.0

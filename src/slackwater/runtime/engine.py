@@ -26,7 +26,7 @@ from slackwater.runtime.sinks import Sink
 from slackwater.runtime.state import RunState, StreamState
 from slackwater.runtime.turn import Turn
 from slackwater.runtime.versions import Versions, adopt
-from slackwater.runtime.warming import Warming
+from slackwater.runtime.warming import Answered, Warming
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
 from slackwater.spark.source import StreamSource
 
@@ -153,9 +153,8 @@ class Engine:
                     self._recorder.take(decision, frame())
                 self._turn(decision, session, partial(frame, decision.blocks), began)
                 self.after = self._clocks.seconds() - self._learnt
-                if self._warming.wanted(decision, source):
-                    catalog = self.versions.plan(decision.version).catalog
-                    self._warming.run(decision, before, source, session, catalog, frame)
+                plan, seconds = self.versions.plan(decision.version), self._learnt - began
+                self._warming.after(Answered(decision, before, source, session, plan, frame, seconds))
                 source.release(decision.offsets)
                 if source.ended(decision.offsets):
                     self._end(stream, state)

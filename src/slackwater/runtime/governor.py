@@ -40,8 +40,13 @@ TRIM = (0.3, 1.15)
 STEPS = (0.75, 1.04)
 """By how much the capacity is trimmed from one batch to the next: down fast, up slowly."""
 GAIN = 0.35
+ROOM = 0.95
+"""Of the time that it was meant to take, what a batch may have taken for the next to be read more of."""
 LATE = 0.98
 """Of the batches that are shed, so many are to end within their interval, as far as their times scatter."""
+SPARE = 1.05
+SCATTERED = 15
+"""Batches that tell how much times scatter."""
 REMEMBERED = 60
 SHARES = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.007)
 """Parts of a batch that may be read; from one batch to the next it changes by less."""
@@ -147,10 +152,10 @@ class Governor:
         So much less that all but a few of the batches end within the interval, going by the last ones.
         """
         budget = self.budget()
-        if len(self._ratios) < REMEMBERED // 4:
+        if len(self._ratios) < SCATTERED:
             return budget
         longest = sorted(self._ratios)[int(LATE * len(self._ratios))]
-        return min(budget, max(0.5 * budget, budget / self.utilisation / longest))
+        return min(budget, max(0.5 * budget, budget / self.utilisation / longest / SPARE))
 
     def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
         """The least level at which the batch keeps to its time."""
@@ -237,7 +242,9 @@ class Governor:
             return best[1:]
         stream = load.statistics.stream.lower()
         before = self._shares.get(stream, 1.0)
-        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, 1.0, 1.2))
+        # more is read only after a batch that left time for it
+        more = (1.2,) if self._ratios and self._ratios[-1] < ROOM else ()
+        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, 1.0, *more))
 
         def better(shares: tuple[float, ...], best: _Part) -> _Part:
             for share in shares:
@@ -292,6 +299,24 @@ class Governor:
             self.trim = min(TRIM[1], max(TRIM[0], self.trim * step))
         elif not shed.drawn:
             self.trim += 0.2 * (1.0 - self.trim)
+
+    def probed(
+        self,
+        stream: str,
+        plan: Plan,
+        slots: Slots,
+        rates: Mapping[str, float],
+        size: int,
+        share: float,
+        times: Mapping[str, float],
+    ) -> None:
+        """Take note of what a batch costs that is read, wholly or in part, and dropped."""
+        known = self.known(stream, plan, slots)
+        load = replace(self._load(known, float(size)), share=share)
+        for table, seconds in times.items():
+            terms = terms_of(load, rates, table)
+            if terms:
+                known.probe(table, "whole" if share >= 1.0 else "part", terms, seconds)
 
     def snapshot(self) -> tuple[StreamStatistics, ...]:
         """What is known of all streams."""

@@ -73,6 +73,8 @@ class Statistician:
     _groups: dict[str, tuple[dict[int, float], float]] = field(default_factory=dict)
     """By slot: rows of each group, decayed, and of how many."""
     _observed: deque[Observation] = field(default_factory=deque)
+    _probes: dict[tuple[str, str], tuple[Mapping[str, float], float]] = field(default_factory=dict)
+    """By table and way of reading: what the last probe had to do, and how long it took."""
     calibration: dict[str, float] = field(default_factory=dict)
     costs: Costs = field(default_factory=dict)
 
@@ -193,15 +195,23 @@ class Statistician:
         """Take note of what the passes over one table had to do and how long they took."""
         self._observed.append(Observation(self.batches, dict(terms), seconds))
 
+    def probe(self, table: str, way: str, terms: Mapping[str, float], seconds: float) -> None:
+        """Take note of what the passes over one table took when all rows were dropped; it stays known."""
+        self._probes[table, way] = (dict(terms), seconds)
+
     def fit(self) -> None:
         """Fit the costs to what has been observed lately."""
         while self._observed and self._observed[0].batch < self.batches - REMEMBERED:
             self._observed.popleft()
-        self.costs = fit_costs(list(self._observed), self.calibration)
+        self.costs = fit_costs(self._all_observed(), self.calibration)
+
+    def _all_observed(self) -> list[Observation]:
+        probes = [Observation(self.batches, terms, seconds) for terms, seconds in self._probes.values()]
+        return [*self._observed, *probes]
 
     def calibrate(self) -> None:
         """Make what has been fitted so far the values that later fits are drawn to."""
-        self.calibration = dict(fit_costs(list(self._observed), self.calibration, ridge=0.005))
+        self.calibration = dict(fit_costs(self._all_observed(), self.calibration, ridge=0.005))
         self.calibration = {n: max(v, 1e-12) for n, v in self.calibration.items()}
 
     def snapshot(self) -> StreamStatistics:

@@ -1,93 +1,141 @@
-"""Texts run once before they are needed, so that the first batch of a burst does not wait for code.
+"""Texts run before they are needed: so that a burst does not wait for code, and to see what reading costs.
 
 Spark compiles the code of a statement when it first runs, which takes a second or more: just when there is
-none to spare. So after the first batch of a query set, while a run is slow anyway, the texts that thin a
-batch out are run over that batch with thresholds that nothing passes, and what they give is thrown away.
+none to spare. And while batches are all of one size and none is shed, nothing tells what a row costs that is
+read and dropped at once. So the texts that thin a batch out are run over some batches that have been
+answered, with thresholds that nothing passes, and what they give is thrown away: all of them after the first
+batch of a query set, while a run is slow anyway; later now and then, one after a batch, to take its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from slackwater.plan.catalog import Catalog
+from slackwater.plan.layout import calls_python
 from slackwater.plan.scope import safe_name
+from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.load_control import LoadControl
 from slackwater.runtime.shedding import threshold
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
-from slackwater.spark.shed import shed_frame
+from slackwater.spark.shed import Meter, shed_frame
 from slackwater.spark.source import Offsets, StreamSource
 from slackwater.spark.statement import Statement
 
 NEXT_TO_NOTHING = 1e-9
+TIMED_AFTER = (6, 30)
+TIMED_EVERY = 200
+"""Batches of a query set after which its texts are timed, one by one, if batches leave time for it."""
+ROOM = 0.7
+"""Of an interval, what such a batch may have taken."""
 Frame = Callable[[Sequence[int]], DataFrame | None]
 """The rows of the batch, or of some of its blocks."""
 
 
+@dataclass(frozen=True)
+class Answered:
+    """A batch that has been answered, and how to read it again."""
+
+    decision: Decision
+    before: Offsets | None
+    source: StreamSource
+    session: SparkSession
+    plan: Plan
+    frame: Frame
+    seconds: float
+    """How long it took."""
+
+
 class Warming:
-    """Which query sets have had their texts run, by stream."""
+    """Which query sets have had their texts run, by stream, and for how many batches they have been there."""
 
     def __init__(self, load: LoadControl, executor: Executor) -> None:
         self._load = load
         self._executor = executor
-        self._warm: dict[str, int] = {}
+        self._batches: dict[str, tuple[int, int]] = {}
+        """By stream: the version, and its batches so far."""
+        self._waiting: dict[str, list[tuple[str, str]]] = {}
+        """By stream: ways and texts that are to be timed."""
 
-    def wanted(self, decision: Decision, source: StreamSource) -> bool:
-        """Whether batches like this one may be shed, by texts that have not been run yet."""
-        ruler = self._load.ruler
+    def after(self, batch: Answered) -> None:
+        """Run texts over a batch, where it is time to; nothing of it is kept."""
+        decision, ruler = batch.decision, self._load.ruler
+        if not isinstance(ruler, Governor) or not self._may_shed(batch, ruler):
+            return
+        stream = decision.stream.lower()
+        version, count = self._batches.get(stream, (-1, 0))
+        if version != decision.version:
+            ran = [self._run(batch, way) for way in self._ways(batch).values()]
+            if all(times is not None for times in ran):
+                self._batches[stream], self._waiting[stream] = (decision.version, 0), []
+            return
+        self._batches[stream] = (version, count + 1)
+        if count + 1 in TIMED_AFTER or (count + 1) % TIMED_EVERY == 0:
+            compiled = self._load.compiled(decision)[stream]
+            tables = [*dict.fromkeys(s.table for s in compiled.statements), *compiled.emits]
+            self._waiting[stream] = [(way, table) for way in self._ways(batch) for table in tables]
+        room = batch.seconds <= ROOM * ruler.budget() / ruler.utilisation
+        if self._waiting[stream] and room and not decision.thresholds:
+            self._time(batch, ruler, *self._waiting[stream].pop())
+
+    def _time(self, batch: Answered, ruler: Governor, name: str, table: str) -> None:
+        """Run the texts of one table, and tell the governor how long they took."""
+        decision, way = batch.decision, self._ways(batch).get(name)
+        size = batch.source.size(decision.offsets, batch.before)
+        times = self._run(batch, way, table) if way is not None and size is not None else None
+        if way is not None and size is not None and times is not None:
+            slots = self._load.slots(decision.stream, decision.version)
+            ruler.probed(decision.stream, batch.plan, slots, way.thresholds, size, way.share, times)
+
+    def _may_shed(self, batch: Answered, ruler: Governor) -> bool:
+        source, decision = batch.source, batch.decision
         return (
-            isinstance(ruler, Governor)
-            and ruler.paced
+            ruler.paced
             and source.identifies_rows
             and not source.as_fast_as_it_goes
-            and self._warm.get(decision.stream.lower()) != decision.version
             and bool(self._load.slots(decision.stream, decision.version).sheddable)
         )
 
-    def run(
-        self,
-        decision: Decision,
-        before: Offsets | None,
-        source: StreamSource,
-        session: SparkSession,
-        catalog: Catalog,
-        frame: Frame,
-    ) -> None:
-        """Run the texts over a batch that has been answered; nothing of it is kept."""
+    def _ways(self, batch: Answered) -> dict[str, Decision]:
+        """The batch thinned out to nothing, read wholly and, where parts can be skipped, in one block."""
+        decision = batch.decision
         slots = self._load.slots(decision.stream, decision.version)
         rates = dict.fromkeys((slot.id for slot in slots.sheddable), NEXT_TO_NOTHING)
-        thinned = replace(decision, thresholds=rates, blocks=(), share=1.0, sizes={}, frequent={})
-        ways = [thinned]
-        if source.skips and len(slots.sheddable) == len(slots.all):
-            blocks = [number for part in source.blocks(decision.offsets, before) for number, _ in part]
-            ways += [replace(thinned, blocks=tuple(blocks[:1]))] if blocks else []
-        for way in ways:
-            rows = frame(way.blocks)
-            if rows is None:
-                return
-            self._texts(way, before, session, catalog, rows, cheap=source.cheap_to_read)
-        self._warm[decision.stream.lower()] = decision.version
+        whole = replace(decision, thresholds=rates, blocks=(), share=1.0, sizes={}, frequent={})
+        ways = {"whole": whole}
+        if batch.source.skips and len(slots.sheddable) == len(slots.all):
+            blocks = [b for part in batch.source.blocks(decision.offsets, batch.before) for b in part]
+            rows = sum(size for _, size in blocks)
+            for number, size in blocks[:1] if rows else []:
+                ways["part"] = replace(whole, blocks=(number,), share=max(size, 1) / rows)
+        return ways
 
-    def _texts(
-        self,
-        way: Decision,
-        before: Offsets | None,
-        session: SparkSession,
-        catalog: Catalog,
-        rows: DataFrame,
-        *,
-        cheap: bool,
-    ) -> None:
-        shed, _ = self._load.shed(way, before)
+    def _run(self, batch: Answered, way: Decision, table: str | None = None) -> Mapping[str, float] | None:
+        """Run the texts of a decision, all or one table's; executor seconds by table, None without rows."""
+        rows = batch.frame(way.blocks)
+        if rows is None:
+            return None
+        shed, meter = self._load.shed(way, batch.before)
         assert shed is not None
+        assert isinstance(meter, Meter)
         compiled = self._load.compiled(way)[way.stream.lower()]
-        self._executor.prepare(session, catalog, compiled.views)
+        self._executor.prepare(batch.session, batch.plan.catalog, compiled.views)
         view = f"{safe_name(way.stream)}__batch"
         thin = shed_frame(rows, way.salt, threshold(NEXT_TO_NOTHING))
         numbers = shed.parameters(way.watermark, 0)
         texts = [*compiled.statements, *(Statement(n, sql) for n, sql in compiled.emits.items())]
-        with self._executor.batch_view(session, thin, view, keep=len(texts) > 1 and not cheap):
+        texts = [text for text in texts if table in (None, text.table)]
+        keep = len(texts) > 1 and not batch.source.cheap_to_read
+        with self._executor.batch_view(batch.session, thin, view, keep=keep):
             for text in texts:
-                self._executor.collect(session, text.bind(view, numbers))
+                with meter.measuring(text.table, python=_python(batch.plan, text.table)):
+                    self._executor.collect(batch.session, text.bind(view, numbers))
+        return meter.read()
+
+
+def _python(plan: Plan, table_id: str) -> bool:
+    table = plan.tables.get(table_id)
+    path = table.path if table is not None else None
+    return path is not None and any(calls_python(p, plan.catalog.functions) for p in path.predicates)
