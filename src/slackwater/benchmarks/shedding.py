@@ -59,7 +59,7 @@ FULL = Sizes(
 )
 QUICK = Sizes(400.0, 60, 8_000, 8_000, 1, {"json": 4_000, "binary": 4_000}, (2,))
 LANDED_AT_MOST = 2_000_000
-"""Batches of more rows than this have longer files, no larger ones."""
+"""Larger batches have more files of the trace, no larger ones: it need not be landed again for each size."""
 
 
 def shedding(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress) -> dict[str, float]:

@@ -152,6 +152,13 @@ def calls_python(text: str, functions: Functions) -> bool:
     )
 
 
+def waits_for_python(plan: Plan, table_id: str) -> bool:
+    """Whether the passes that fill a table test rows by a Python function."""
+    table = plan.tables.get(table_id)
+    path = table.path if table is not None else None
+    return path is not None and any(calls_python(p, plan.catalog.functions) for p in path.predicates)
+
+
 @dataclass
 class _Builder:
     catalog: Catalog

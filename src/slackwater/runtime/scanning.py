@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.language.contracts import Error
-from slackwater.plan.layout import calls_python
+from slackwater.plan.layout import waits_for_python
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import StepPlan, Table
@@ -57,11 +57,7 @@ class Scan:
         meter = self.work.meter
         if meter is None:
             return nullcontext()
-        table = self.work.plan.tables.get(table_id)
-        functions = self.work.plan.catalog.functions
-        path = table.path if table is not None else None
-        python = path is not None and any(calls_python(p, functions) for p in path.predicates)
-        return meter.measuring(name, python=python)
+        return meter.measuring(name, python=waits_for_python(self.work.plan, table_id))
 
     def _collect(self, sql: str, shed: Shed | None) -> tuple[pa.Table, int | None]:
         """The rows of a counting pass, and how many came from the source, where only Spark knows that."""

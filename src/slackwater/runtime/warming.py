@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slackwater.plan.layout import calls_python
+from slackwater.plan.layout import waits_for_python
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
@@ -130,12 +130,6 @@ class Warming:
         keep = len(texts) > 1 and not batch.source.cheap_to_read
         with self._executor.batch_view(batch.session, thin, view, keep=keep):
             for text in texts:
-                with meter.measuring(text.table, python=_python(batch.plan, text.table)):
+                with meter.measuring(text.table, python=waits_for_python(batch.plan, text.table)):
                     self._executor.collect(batch.session, text.bind(view, numbers))
         return meter.read()
-
-
-def _python(plan: Plan, table_id: str) -> bool:
-    table = plan.tables.get(table_id)
-    path = table.path if table is not None else None
-    return path is not None and any(calls_python(p, plan.catalog.functions) for p in path.predicates)
