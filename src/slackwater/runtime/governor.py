@@ -1,28 +1,29 @@
 """The closed loop: the model sets the shape of the shedding, feedback sets its level.
 
 Every batch is planned for the size that it has. The fitted costs say what it would take; a batch that fits
-is taken whole. After a batch its time is compared with what was meant, and the capacity that the planner may
-spend is trimmed, so that batches keep to their interval even where the fit is off.
+is taken whole. After a batch its time is compared with what was meant, and the next ones are planned longer
+or shorter (``pace``), so that batches keep to their interval even where the fit is off.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from slackwater.plan.operators import counted, operators_of
-from slackwater.plan.slots import COUNTERS_AT_MOST, Slots, rare
+from slackwater.plan.slots import Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
 from slackwater.planners.ruling import Ruling
 from slackwater.planners.sampling import Rates, StreamLoad, plan_rates, terms_of, worst_loss
+from slackwater.planners.steady import in_classes, steadied, together
+from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
 from slackwater.runtime.statistician import Statistician
-from slackwater.statistics.costs import Observation, fit_costs, predicted
+from slackwater.statistics.costs import predicted
 from slackwater.statistics.snapshot import StreamStatistics
 
 WARMING = 2
@@ -32,26 +33,24 @@ MEASURED_EVERY = 32
 """While nothing is shed, only some batches are measured: sums of squares are not free."""
 WATCHFUL = 0.6
 """From this share of the capacity on every batch is measured, in case the next one is too much."""
+SETTLED = 4
+"""Batches before feedback sets in: the first ones are slow for reasons that pass."""
 CALIBRATED_AFTER = (3, 8, 20)
 """Batches after which what has been fitted is what later fits are drawn to: code gets faster for a while."""
 SETTLED = 4
 """Batches before feedback sets in: the first ones are slow for reasons that pass."""
-TRIM = (0.3, 1.15)
-STEPS = (0.75, 1.04)
-"""By how much the capacity is trimmed from one batch to the next: down fast, up slowly."""
-GAIN = 0.35
-ROOM = 0.95
-"""Of the time that it was meant to take, what a batch may have taken for the next to be read more of."""
-LATE = 0.98
-"""Of the batches that are shed, so many are to end within their interval, as far as their times scatter."""
-SPARE = 1.05
-SCATTERED = 15
-"""Batches that tell how much times scatter."""
-REMEMBERED = 60
+ROOM = 0.05
+"""Of an interval, by how much a batch must have been shorter than meant for the next to be read more of."""
 SHARES = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.007)
 """Parts of a batch that may be read; from one batch to the next it changes by less."""
+SKIPPED_FROM = 0.4
+"""Of the capacity, what reading takes for it to be asked whether to read less; fewer, once less is read."""
 ALIKE = 3.0
 """How much more the blocks of a batch scatter than as many rows from all over it."""
+BETTER = 0.9
+"""How much less loss another part of a batch must leave for the part that is read to change."""
+SIMILAR = 1.3
+"""By how much batches may differ in size for the rates of one to go on from those of the other."""
 _Part = tuple[float, StreamLoad, Rates, float]
 """The loss that is left, the stream read in part, its rates, and how much of it is read."""
 
@@ -73,18 +72,13 @@ class Governor:
     fitting: bool = True
     """Whether costs are fitted anew after every batch."""
     calibrated: bool = True
-    utilisation: float = 0.8
-    """Of an interval, what ``budget`` leaves for a batch: the rest is for batches that take longer."""
-    trim: float = 1.0
-    _ratios: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Of the last batches that were shed: the time they took over the time they were meant to take."""
     _streams: dict[str, Statistician] = field(default_factory=dict)
-    _walls: deque[Observation] = field(default_factory=lambda: deque(maxlen=40))
-    _wall: dict[str, float] = field(default_factory=dict)
-    _meant: dict[str, float] = field(default_factory=dict)
-    """By stream: the seconds that its last batch was meant to take, where something was dropped of it."""
-    _learnt: int = 0
-    """Batches of all streams that the times of batches are fitted to."""
+    _aims: dict[str, Aim] = field(default_factory=dict)
+    """By stream: what its last batch was meant to take, where something was dropped of it."""
+    _last: dict[str, tuple[float, float, dict[str, float]]] = field(default_factory=dict)
+    """By stream: how much came in its last batch, how much of it was read, and at which rates."""
+    _alike: dict[str, int] = field(default_factory=dict)
+    """By stream: how many batches in a row have been like the one before them, and were shed."""
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
@@ -106,13 +100,8 @@ class Governor:
         """Whether streams are measured of which nothing can be shed."""
         return False
 
-    @property
-    def wall(self) -> Mapping[str, float]:
-        """Seconds of a batch whatever its rows, and seconds for each one of executor time, as fitted."""
-        return dict(self._wall)
-
     def __post_init__(self) -> None:
-        self._wall = {"batch": 0.15, "executor": 1.0 / self.cores}
+        self.pace = Pace(self.budget, self.cores)
 
     def known(self, stream: str, plan: Plan, slots: Slots) -> Statistician:
         """What is known of a stream; a changed query set starts from what its streams had."""
@@ -132,31 +121,6 @@ class Governor:
         self._streams = dict(other._streams)
         return self
 
-    def capacity(self, fixed: float = 0.0, streams: int = 1, *, whole: bool = False) -> float:
-        """Executor seconds that the batches of all streams may take; ``fixed`` are those whatever their size.
-
-        ``whole``: if nothing is dropped; then all of the budget may be used.
-
-        An interval too short for even an empty batch is not kept by dropping rows: batches then take what
-        they must, and half of that again for their rows.
-        """
-        per_second = 1 / max(self._wall["executor"], 1e-6)
-        around = streams * self._wall["batch"]
-        left = ((self.budget() if whole else self.target()) - around) * per_second * self.trim
-        least = fixed + 0.5 * (fixed + max(around, 0.05) * per_second)
-        return max(left, least)
-
-    def target(self) -> float:
-        """Seconds that a batch is planned for: less than the budget where times scatter much.
-
-        So much less that all but a few of the batches end within the interval, going by the last ones.
-        """
-        budget = self.budget()
-        if len(self._ratios) < SCATTERED:
-            return budget
-        longest = sorted(self._ratios)[int(LATE * len(self._ratios))]
-        return min(budget, max(0.5 * budget, budget / self.utilisation / longest / SPARE))
-
     def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
         """The least level at which the batch keeps to its time."""
         name = stream.lower()
@@ -165,25 +129,26 @@ class Governor:
         load = self._load(known, float(size) if size is not None else known.size)
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
-        fixed = sum(
-            x.statistics.costs.get("pass", 0.0) * terms_of(x, {}).get("pass", 0.0) for x in (load, *others)
-        )
+        mine_fixed = _fixed(load)
+        fixed = mine_fixed + sum(map(_fixed, others))
         streams = 1 + len(others)
-        capacity = self.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
-        enough = self.capacity(fixed, streams, whole=True) if self.multiple is None else capacity
+        capacity = self.pace.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
+        enough = self.pace.enough(fixed, streams) if self.multiple is None else capacity
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
         if whole <= enough:
-            self._meant.pop(name, None)
-            self._shares.pop(name, None)
+            for known_of in (self._aims, self._shares, self._last, self._alike):
+                known_of.pop(name, None)
             return Ruling(measured=watchful)
         found = plan_rates([load, *others], capacity, split=self.split, margin=self.margin)
         share = 1.0
         if skips:
             load, found, share = self._skipping(load, others, capacity, found)
         self.last = found.allocation
-        rates = in_classes(
-            _together({slot.id: 1.0 for slot in slots.sheddable} | dict(found.by_stream[0])), slots.counters
-        )
+        planned = together({slot.id: 1.0 for slot in slots.sheddable} | dict(found.by_stream[0]))
+        if self.multiple is None:
+            planned = self._steadied(name, load.size, share, planned)
+        settled = self._alike.get(name, 0) > WARMING
+        rates = in_classes(planned, slots.counters)
         told = {
             s: t.frequent
             for s, t in load.statistics.strata.items()
@@ -196,7 +161,7 @@ class Governor:
             if rate < 1.0 or slot.removesuffix("/rare") in told
         }
         mine = predicted(load.statistics.costs, terms_of(load, thresholds))
-        self._meant[name] = self.target() * self._part_of_time(mine, found.allocation.load, streams)
+        self._aims[name] = self.pace.aim(mine, mine_fixed, fixed, streams, settled=settled)
         lost = [
             q.removeprefix("0/").removesuffix("/rare")
             for q in found.allocation.suspended
@@ -213,10 +178,15 @@ class Governor:
             self.calibrated,
         )
 
-    def _part_of_time(self, mine: float, whole: float, streams: int) -> float:
-        """Of the time of all streams' batches, what that of one is meant to take, given executor seconds."""
-        around, each = self._wall["batch"], self._wall["executor"]
-        return min(1.0, (around + mine * each) / max(streams * around + whole * each, 1e-9))
+    def _steadied(self, name: str, size: float, share: float, planned: dict[str, float]) -> dict[str, float]:
+        """Rates that go on from those of the last batch, if that was like this one."""
+        before = self._last.get(name)
+        alike = before is not None and 1 / SIMILAR < size / max(before[0], 1.0) < SIMILAR
+        self._alike[name] = self._alike.get(name, 0) + 1 if alike else 0
+        if before is not None and alike and share == before[1]:
+            planned = steadied(planned, before[2])
+        self._last[name] = (size, share, planned)
+        return planned
 
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""
@@ -237,29 +207,37 @@ class Governor:
         costs = load.statistics.costs
         reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in ("pass", "read"))
         best: _Part = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
-        if reading < 0.4 * capacity and not whole.allocation.suspended:
-            self._shares.pop(load.statistics.stream.lower(), None)
-            return best[1:]
         stream = load.statistics.stream.lower()
+        spare = SKIPPED_FROM * (0.75 if stream in self._shares else 1.0)
+        if reading < spare * capacity and not whole.allocation.suspended:
+            self._shares.pop(stream, None)
+            return best[1:]
         before = self._shares.get(stream, 1.0)
         # more is read only after a batch that left time for it
-        more = (1.2,) if self._ratios and self._ratios[-1] < ROOM else ()
-        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, 1.0, *more))
+        more = (1.2,) if self.pace.excess and self.pace.excess[-1] < -ROOM * self.pace.interval else ()
+        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, *more))
+
+        def at(share: float) -> _Part:
+            part = replace(load, share=share)
+            found = plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
+            return worst_loss(part, found.by_stream[0], ALIKE), part, found, share
 
         def better(shares: tuple[float, ...], best: _Part) -> _Part:
-            for share in shares:
-                part = replace(load, share=share)
-                found = plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
-                loss = worst_loss(part, found.by_stream[0], ALIKE)
+            for one in map(at, shares):
                 # where all must be given up, as little as possible is read for nothing
-                if loss < best[0] or (loss == best[0] == math.inf and share < best[3]):
-                    best = (loss, part, found, share)
+                if one[0] < best[0] or (one[0] == best[0] == math.inf and one[3] < best[3]):
+                    best = one
             return best
 
-        best = better(SHARES if before >= 1.0 else near, best)
-        if best[0] == math.inf and before < 1.0:
-            # a step from where it was will not do
+        if before >= 1.0:
             best = better(SHARES, best)
+        else:
+            kept = at(before)
+            moved = better(near, best)
+            best = kept if kept[0] < math.inf and moved[0] > BETTER * kept[0] else moved
+            if best[0] == math.inf:
+                # a step from where it was will not do
+                best = better(SHARES, best)
         self._shares[stream] = best[3]
         return best[1:]
 
@@ -286,19 +264,12 @@ class Governor:
             known.fit()
             if known.batches in CALIBRATED_AFTER:
                 known.calibrate()
-        spent = sum(took.times.values())
-        self._learnt += 1
-        self._walls.append(Observation(self._learnt, {"batch": 1.0, "executor": spent}, took.wall))
-        base = {"batch": 0.12, "executor": 1.0 / self.cores}
-        self._wall = fit_costs(list(self._walls), base, ridge=0.02)
-        meant = self._meant.get(name, 0.0)
-        if known.batches >= SETTLED and shed.drawn and meant > 0:
-            # a part of the way towards what would have been right: the fit goes the rest
-            step = min(STEPS[1], max(STEPS[0], (meant / max(took.wall, 1e-6)) ** GAIN))
-            self._ratios.append(took.wall / meant)
-            self.trim = min(TRIM[1], max(TRIM[0], self.trim * step))
-        elif not shed.drawn:
-            self.trim += 0.2 * (1.0 - self.trim)
+        self.pace.learn(sum(took.times.values()), took.wall)
+        aim = self._aims.get(name)
+        if not shed.drawn:
+            self.pace.relax()
+        elif known.batches >= SETTLED and aim is not None:
+            self.pace.correct(aim, took.wall)
 
     def probed(
         self,
@@ -323,35 +294,6 @@ class Governor:
         return tuple(s.snapshot() for s in self._streams.values())
 
 
-def _together(rates: Mapping[str, float]) -> dict[str, float]:
-    """Rates under which the rare groups of a slot are not given up while its frequent ones are kept.
-
-    >>> _together({"a": 0.5, "a/rare": 0.0, "b": 0.0})
-    {'a': 0.5, 'a/rare': 0.5, 'b': 0.0}
-    """
-    found = dict(rates)
-    for slot in rates:
-        if (other := rare(slot)) in rates and 0.0 in (rates[slot], rates[other]):
-            found[slot] = found[other] = max(rates[slot], rates[other])
-    return found
-
-
-def in_classes(rates: Mapping[str, float], classes: int = COUNTERS_AT_MOST) -> dict[str, float]:
-    """Rates made at most so many different ones, each raised to the largest of its class.
-
-    >>> in_classes({"a": 0.1, "b": 0.11, "c": 0.5}, 2)
-    {'a': 0.11, 'b': 0.11, 'c': 0.5}
-    """
-    distinct = sorted(set(rates.values()))
-    if len(distinct) <= classes:
-        return dict(rates)
-    gaps = sorted(
-        range(1, len(distinct)), key=lambda i: distinct[i - 1] / distinct[i] if distinct[i] else 1.0
-    )
-    cuts = [*sorted(gaps[: classes - 1]), len(distinct)]
-    upper: dict[float, float] = {}
-    first = 0
-    for cut in cuts:
-        upper.update(dict.fromkeys(distinct[first:cut], distinct[cut - 1]))
-        first = cut
-    return {slot: upper[rate] for slot, rate in rates.items()}
+def _fixed(load: StreamLoad) -> float:
+    """Executor seconds that a batch of a stream takes whatever is dropped of it."""
+    return load.statistics.costs.get("pass", 0.0) * terms_of(load, {}).get("pass", 0.0)

@@ -80,8 +80,8 @@ class Insight:
     streams: tuple[StreamInsight, ...] = ()
     capacity: float | None = None
     """Executor seconds for one batch; None where nothing governs the load."""
-    trim: float = 1.0
-    """By how much feedback has changed the capacity."""
+    correction: float = 0.0
+    """Seconds by which feedback plans batches longer or shorter than they are to take."""
 
     @property
     def load(self) -> float:
@@ -99,7 +99,7 @@ def insight(engine: Engine) -> Insight:
             load.statistics.costs.get("pass", 0.0) * terms_of(load, {}).get("pass", 0.0) for load in loads
         )
         streams = tuple(_stream(load, engine.decided.get(load.statistics.stream.lower())) for load in loads)
-        return Insight(streams, governor.capacity(fixed), governor.trim)
+        return Insight(streams, governor.pace.capacity(fixed, max(1, len(loads))), governor.pace.correction)
 
 
 def stream_loads(engine: Engine) -> list[StreamLoad]:
@@ -121,11 +121,9 @@ def machine(engine: Engine) -> Machine:
     """What a batch may take, as the run has measured it."""
     governor = engine.load.ruler
     assert isinstance(governor, Governor)
-    wall = governor.wall
+    pace = governor.pace
     skipping = frozenset(name for name, source in engine.sources.items() if source.skips)
-    return Machine(
-        governor.budget(), wall["batch"], wall["executor"], governor.cores, skipping, SHARES, ALIKE
-    )
+    return Machine(governor.budget(), pace.batch, pace.executor, governor.cores, skipping, SHARES, ALIKE)
 
 
 def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:

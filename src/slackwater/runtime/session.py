@@ -216,7 +216,7 @@ class Session(Declarations):
             return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
 
         made = self.governor(budget, cores, split)
-        made.utilisation = settings.utilisation / 100
+        made.pace.utilisation = settings.utilisation / 100
         return made
 
     def _executor(self) -> Executor:

@@ -76,7 +76,7 @@ class Warming:
             compiled = self._load.compiled(decision)[stream]
             tables = [*dict.fromkeys(s.table for s in compiled.statements), *compiled.emits]
             self._waiting[stream] = [(way, table) for way in self._ways(batch) for table in tables]
-        room = batch.seconds <= ROOM * ruler.budget() / ruler.utilisation
+        room = batch.seconds <= ROOM * ruler.pace.interval
         if self._waiting[stream] and room and not decision.thresholds:
             self._time(batch, ruler, *self._waiting[stream].pop())
 

@@ -125,6 +125,6 @@ def _load(insight: Insight) -> Text:
         parts += [f"{seconds_text(kept)} after shedding", f"level {level:.3g}"]
     else:
         parts.append("nothing is shed")
-    if abs(insight.trim - 1) > 0.01:
-        parts.append(f"capacity trimmed to {share_text(insight.trim)} by feedback")
+    if abs(insight.correction) > 0.005:
+        parts.append(f"planned {insight.correction:+.2f} s by feedback")
     return Text(" · ".join(parts), "bold")

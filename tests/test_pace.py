@@ -1,0 +1,92 @@
+"""Feedback acts on what dropping rows can change, and no further."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slackwater.runtime.pace import LEAST, MORE, REMEMBERED, Aim, Pace
+from tests.test_governor import Machine, rows_for
+
+
+def pace(**given: float) -> Pace:
+    return Pace(lambda: 0.8, 2, **given)
+
+
+def test_batches_that_take_longer_are_planned_shorter_and_the_other_way_round():
+    feedback = pace(batch=0.2)
+    before = feedback.capacity(0.1)
+    feedback.correct(Aim(0.25, 0.8), 0.9)
+    assert feedback.capacity(0.1) < before
+    for _ in range(3):
+        feedback.correct(Aim(0.25, 0.8), 0.7)
+    assert feedback.capacity(0.1) > before
+
+
+def test_neither_feedback_nor_caution_takes_all_that_rows_have():
+    feedback = pace(batch=0.3)
+    for _ in range(REMEMBERED):
+        feedback.correct(Aim(0.3, 0.8), 3.0)
+    rows = feedback.capacity(0.0) * feedback.executor
+    assert rows == pytest.approx(LEAST * 0.5)
+    # and it comes back as soon as batches are short again
+    for _ in range(4):
+        feedback.correct(Aim(0.3, 0.8), 0.4)
+    assert feedback.capacity(0.0) * feedback.executor > 1.5 * rows
+
+
+def test_feedback_adds_no_more_than_a_little():
+    feedback = pace(batch=0.3)
+    for _ in range(50):
+        feedback.correct(Aim(0.3, 0.8), 0.3)
+    assert feedback.capacity(0.0) * feedback.executor == pytest.approx((1 + MORE) * 0.5)
+
+
+def test_times_that_scatter_leave_more_room():
+    steady, scattered = pace(), pace()
+    for turn in range(REMEMBERED):
+        sign = 1 if turn % 2 else -1
+        steady.correct(Aim(0.1, 0.8), 0.8 + 0.01 * sign)
+        scattered.correct(Aim(0.1, 0.8), 0.8 + 0.3 * sign)
+    assert steady.target(0.1) == pytest.approx(0.8)
+    assert scattered.target(0.1) < 0.7
+
+
+def test_a_machine_on_which_an_empty_batch_is_late_does_not_drop_all():
+    feedback = pace(batch=1.5)
+    whole = feedback.capacity(0.2)
+    aim = feedback.aim(whole, 0.2, 0.2, 1)
+    assert not aim.steers
+    for _ in range(REMEMBERED):
+        feedback.correct(aim, 3.0)
+    assert feedback.capacity(0.2) == whole
+    assert (whole - 0.2) * feedback.executor == pytest.approx(0.5 * feedback.floor(0.2))
+
+
+def test_a_cold_start_passes_and_what_fits_is_exact_again():
+    machine = Machine(fixed=1.1)
+    fits = rows_for(Machine(), machine.budget)
+    for _ in range(25):
+        machine.batch(fits // 2)
+    kept = [min(r.values(), default=1.0) for r in machine.rates[8:]]
+    assert min(kept) > 0.2, "nothing is gained by dropping more"
+    machine.fixed = 0.12
+    for _ in range(12):
+        machine.batch(fits // 2)
+    assert not any(machine.rates[-4:])
+
+
+@pytest.mark.parametrize("fixed", [0.12, 0.5])
+def test_rates_stay_where_they_are_while_the_load_does(fixed: float):
+    machine = Machine(noise=0.08, fixed=fixed)
+    fits = rows_for(machine, machine.budget)
+    for _ in range(10):
+        machine.batch(fits // 2, skips=True)
+    for _ in range(110):
+        machine.batch(fits * 10, skips=True)
+    kept = np.array(
+        [s * max(r.values(), default=1.0) for s, r in zip(machine.shares, machine.rates, strict=True)]
+    )
+    steady = kept[50:]
+    assert steady.std() / steady.mean() < 0.3
+    assert np.mean(np.array(machine.walls[14:]) > 1.0) <= 0.02
