@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.test_governor import Machine, rows_for
 
 from slackwater.runtime.pace import LEAST, MORE, REMEMBERED, Aim, Pace
-from tests.test_governor import Machine, rows_for
 
 
 def pace(**given: float) -> Pace:

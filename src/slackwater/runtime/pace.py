@@ -32,7 +32,7 @@ LEAST = 0.25
 MORE = 0.15
 """Of that time, what feedback may add."""
 CROWDED, HOPELESS = 0.1, 0.5
-"""For rows, so much of what an empty batch takes: where that fills the budget, and where it is late anyway."""
+"""For rows, so much of what an empty batch takes: where that fills the budget, and where it is late."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Pace:
         return self.budget() / self.utilisation
 
     def floor(self, fixed: float, streams: int = 1) -> float:
-        """Seconds that the batches of all streams take if all is dropped, ``fixed`` being executor seconds."""
+        """Seconds that all streams take if all is dropped, ``fixed`` being executor seconds."""
         return streams * self.batch + fixed * self.executor
 
     def target(self, floor: float) -> float:
