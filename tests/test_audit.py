@@ -377,3 +377,31 @@ def test_an_estimate_of_nothing_is_extra_and_not_wrong() -> None:
     report, column = report_of([answer(0, 0.0, how="sampled", half=3)], [], Error(0.05))
     assert report.passed
     assert (column.extra, column.differing) == (1, 0)
+
+
+def test_an_answer_that_says_that_its_contract_was_kept_is_held_to_it() -> None:
+    truth = [answer(i, 100) for i in range(200)]
+    # the intervals hold, but say of wide ones that they are within 5 %
+    wide = [answer(i, 100 if i % 3 else 92, how="sampled", half=20) for i in range(200)]
+    report, column = report_of(wide, truth, Error(0.05))
+    assert column.coverage.share == 1.0
+    assert len(report.problems) == 1
+    assert "of 200 answers that say that ERROR 5% was kept, it was by 66.5%" in report.problems[0]
+    honest = [replace(one, met=False) for one in wide]
+    report, column = report_of(honest, truth, Error(0.05))
+    assert report.passed
+    assert column.kept is None
+
+
+def test_rows_of_a_time_for_which_rows_were_suspended_are_not_missing() -> None:
+    def row(second: int, **more: Any) -> Answer:
+        at = EPOCH + timedelta(seconds=second)
+        return answer(0, None, **{"column": "*", "window_start": None, "window_end": None, "at": at, **more})
+
+    truth = [row(second) for second in range(6)]
+    silence = row(2, how="suspended", at=None, met=False)
+    silence = replace(
+        silence, window_start=EPOCH + timedelta(seconds=2), window_end=EPOCH + timedelta(seconds=5)
+    )
+    _, column = report_of([row(0), silence], truth, Error(0.05))
+    assert (column.suspended, column.missing) == (3, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -294,3 +295,19 @@ def test_a_machine_that_turns_slower_is_followed(change: Callable[[Machine], Non
     for _ in range(30):
         machine.batch(fits * 2)
     assert np.mean([wall > 1.0 for wall in machine.walls[-20:]]) <= 0.1
+
+
+def test_a_run_that_goes_on_sheds_a_burst_in_its_first_batch():
+    before = Machine()
+    fits = rows_for(before, before.budget)
+    for _ in range(20):
+        before.batch(int(fits * 0.8))
+    after = Machine()
+    after.governor.go_on(json.loads(json.dumps(before.governor.to_json())))
+    after.batch(fits * 4)
+    assert after.rates[-1]
+    assert after.walls[-1] < 1.3
+    # what it has not heard of yet is not lost for the run after it
+    untouched = Machine()
+    untouched.governor.go_on(before.governor.to_json())
+    assert untouched.governor.to_json()["streams"] == before.governor.to_json()["streams"]

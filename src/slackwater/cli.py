@@ -315,6 +315,13 @@ def _settings(pairs: list[str] | None) -> tuple[dict[str, Any], dict[str, str]]:
             sparks[key] = value
         elif key == "shedding":
             ours[key] = value
+        elif key == "margin":
+            try:
+                ours[key] = float(value)
+            except ValueError:
+                raise SlackwaterError(
+                    f"--set margin: expected a number such as 0.01, got {value!r}"
+                ) from None
         elif key in known:
             if not (value.isascii() and value.isdigit() and int(value) > 0):
                 raise SlackwaterError(f"--set {key}: expected a whole number above 0, got {value!r}")

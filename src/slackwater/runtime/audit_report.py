@@ -47,6 +47,8 @@ class ColumnAudit:
     errors: Errors | None
     within: float | None
     """The share of estimates that are no further from the truth than ERROR allows."""
+    kept: Coverage | None
+    """Of estimates that say that the contract was kept: those that are within what ERROR allows."""
     met: float | None
     """The share of answers that say that the contract was kept."""
     missing: int
@@ -76,6 +78,12 @@ class ColumnAudit:
             yield (
                 f"{name}: {self.coverage.share:.1%} of {self.coverage.of:,} intervals hold the truth, "
                 f"{self.coverage.claimed:.0%} is claimed; chance explains up to {high:.1%}"
+            )
+        if self.kept is not None and self.kept.short(tested):
+            high = self.kept.range()[1]
+            yield (
+                f"{name}: of {self.kept.of:,} answers that say that {self.contract} was kept, it was by "
+                f"{self.kept.share:.1%}; {self.kept.claimed:.0%} is claimed; chance explains up to {high:.1%}"
             )
         if self.missing and not self.may_miss:
             yield f"{name}: {self.missing:,} answers are missing, and the contract is {self.contract}"
@@ -114,6 +122,7 @@ class ColumnAudit:
             },
             "within_error": self.within,
             "met": self.met,
+            "met_and_within": None if self.kept is None else self.kept.share,
             "missing": self.missing,
             "suspended": self.suspended,
             "extra": self.extra,

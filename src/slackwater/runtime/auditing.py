@@ -57,6 +57,10 @@ class _Column:
     claimed: float = 0.0
     errors: list[float] = field(default_factory=list)
     within: int = 0
+    said: int = 0
+    """Estimates that say that the contract was kept, and what they claim of it."""
+    said_within: int = 0
+    said_claimed: float = 0.0
     true: int = 0
     missing: int = 0
     suspended: int = 0
@@ -98,7 +102,7 @@ def compare(
             column.delivered[repr(true.keys)].append((true.window_start, answer_ is not None))
         if answer_ is not None:
             _judge(column, answer_, true, promised[true.query].contract)
-        elif (true.window_start, true.window_end) in silent[name]:
+        elif _in_silence(true, silent[name]):
             column.suspended += 1
         else:
             column.missing += 1
@@ -108,6 +112,14 @@ def compare(
     ranks = {name: rank for rank, name in enumerate(promised)}
     in_order = sorted(columns.items(), key=lambda item: ranks[item[0][0]])
     return AuditReport(tuple(_audit(*name, column, promised[name[0]]) for name, column in in_order))
+
+
+def _in_silence(true: Answer, silent: set[Window]) -> bool:
+    """Whether the run has said that it has no answer: of a window, or of the time of a row."""
+    if true.at is None or true.window_start is not None:
+        return (true.window_start, true.window_end) in silent
+    # batches that are suspended are few
+    return any(low is None or high is None or low <= true.at < high for low, high in silent)
 
 
 def _place(answer: Answer) -> Place:
@@ -136,7 +148,12 @@ def _judge(column: _Column, answer: Answer, true: Answer, contract: Contract) ->
     column.inside += (low is None or low <= truth + slack) and (high is None or truth - slack <= high)
     error = abs(value - truth) / abs(truth) if truth else (0.0 if value == 0 else math.inf)
     column.errors.append(error)
-    column.within += isinstance(contract, Error) and error <= contract.bound
+    if isinstance(contract, Error):
+        column.within += error <= contract.bound
+        if answer.met:
+            column.said += 1
+            column.said_within += error <= contract.bound + CLOSE
+            column.said_claimed += answer.confidence
 
 
 def _unfounded(column: _Column, answer: Answer) -> None:
@@ -202,6 +219,11 @@ def _audit(query: str, name: str, column: _Column, promise: Promise) -> ColumnAu
         ),
         errors=Errors.of(column.errors),
         within=column.within / column.intervals if column.intervals and isinstance(contract, Error) else None,
+        kept=(
+            Coverage(column.said_within, column.said, column.said_claimed / column.said, promise.overlap)
+            if column.said
+            else None
+        ),
         met=column.met / total if (total := sum(column.hows.values())) else None,
         missing=column.missing,
         may_miss=not isinstance(contract, Exact),

@@ -16,6 +16,7 @@ from slackwater.planners.decision import Decision, exact
 from slackwater.planners.ruling import Ruler
 from slackwater.runtime.board import Board
 from slackwater.runtime.clocks import Clocks, no_fault
+from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal, remove
 from slackwater.runtime.load_control import LoadControl
 from slackwater.runtime.log import PaneLog
@@ -32,6 +33,9 @@ from slackwater.spark.source import StreamSource
 
 IDLE_MICROS = 10_000_000
 """How long a stream may be silent before the clock moves its watermark, where IDLE does not say."""
+
+LEARNT_EVERY = 50
+"""Turns after which what is known of the load is kept on disk."""
 
 
 class Engine:
@@ -71,6 +75,9 @@ class Engine:
         self.resumed = kept is not None
         self.state = RunState.from_json(kept) if kept is not None else RunState()
         self.sources: dict[str, StreamSource] = {}
+        learnt = journal.statistics()
+        if isinstance(ruler, Governor) and learnt is not None:
+            ruler.go_on(learnt)
         self.load = LoadControl(executor, self.versions.plan, self.sources, ruler, salt)
         self._warming = Warming(self.load, executor)
         self._logs: dict[str, PaneLog] = {}
@@ -302,7 +309,14 @@ class Engine:
         self._samples[stream.lower()].bury()
         for leftover in self.journal.outputs.iterdir():
             remove(leftover)
+        if step % LEARNT_EVERY == 0:
+            self._keep_learnt()
         return turn
+
+    def _keep_learnt(self) -> None:
+        """Keep what is known of the load for a run that goes on from this one."""
+        if isinstance(self.load.ruler, Governor):
+            self.journal.write_statistics(self.load.ruler.to_json())
 
     def _commit(
         self, decision: Decision, state: StreamState, turn: Turn, step: int, answers: dict[str, int]
@@ -337,6 +351,7 @@ class Engine:
     def close(self) -> None:
         for sink in self._sinks:
             sink.close()
+        self._keep_learnt()
         self.journal.close()
 
 

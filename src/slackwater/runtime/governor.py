@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from slackwater.plan.operators import counted, operators_of
 from slackwater.plan.slots import Slots, rare
@@ -73,6 +73,8 @@ class Governor:
     """Whether costs are fitted anew after every batch."""
     calibrated: bool = True
     _streams: dict[str, Statistician] = field(default_factory=dict)
+    _kept: dict[str, Any] = field(default_factory=dict)
+    """By stream: what an earlier run has learnt of it."""
     _aims: dict[str, Aim] = field(default_factory=dict)
     """By stream: what its last batch was meant to take, where something was dropped of it."""
     _last: dict[str, tuple[float, float, dict[str, float]]] = field(default_factory=dict)
@@ -110,10 +112,23 @@ class Governor:
         if found is None or found.plan is not plan:
             nodes = operators_of(plan, stream, slots)
             fresh = Statistician(plan, stream, slots, nodes, counted(nodes), self.parses.get(name, False))
+            kept = self._kept.pop(name, None)
             if found is not None:
                 fresh.take_over(found)
+            elif kept is not None:
+                fresh.go_on(kept)
             self._streams[name] = found = fresh
         return found
+
+    def to_json(self) -> dict[str, Any]:
+        """What has been learnt, for a run that goes on from this one."""
+        streams = self._kept | {name: known.to_json() for name, known in self._streams.items()}
+        return {"streams": streams, "pace": dict(self.pace.fitted)}
+
+    def go_on(self, kept: Mapping[str, Any]) -> None:
+        """Start from what an earlier run has learnt."""
+        self._kept = dict(kept["streams"])
+        self.pace.batch, self.pace.executor = kept["pace"]["batch"], kept["pace"]["executor"]
 
     def seeded_from(self, other: Governor) -> Self:
         """Start from what another run over the same streams has learnt so far."""

@@ -147,6 +147,14 @@ class Journal:
         files = sorted((self.root / "commits").glob("*.json"))
         return json.loads(files[-1].read_text()) if files else None
 
+    def write_statistics(self, value: Mapping[str, Any]) -> None:
+        write_json(self.root / "statistics.json", value)
+
+    def statistics(self) -> dict[str, Any] | None:
+        """What an earlier run had learnt of its load."""
+        path = self.root / "statistics.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
     def sweep(self, live: set[str]) -> None:
         """Delete what a broken turn left in the pane log: all that no commit knows."""
         for table in self.panes.iterdir() if self.panes.exists() else ():

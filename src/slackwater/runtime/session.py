@@ -216,6 +216,7 @@ class Session(Declarations):
             return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
 
         made = self.governor(budget, cores, split)
+        made.margin = settings.margin
         made.pace.utilisation = settings.utilisation / 100
         return made
 

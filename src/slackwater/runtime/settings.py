@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from slackwater.errors import PlanError
@@ -26,13 +27,18 @@ class Settings:
     """Percent of the time between batches that one may take before load is shed."""
     shedding: str = "minimax"
     """How queries share the loss: minimax, hoeffding (the paper's split), input (one rate for all) or off."""
+    margin: float = 0.0
+    """Under hoeffding: the paper's margin, added to the bound of every query's relative error."""
 
     def __post_init__(self) -> None:
         if self.shedding not in SHEDDING:
             raise PlanError(f"setting shedding: expected {', '.join(SHEDDING)}, got {self.shedding!r}")
+        margin = self.margin
+        if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
+            raise PlanError(f"setting margin: expected a number of at least 0, such as 0.01, got {margin!r}")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "shedding":
+            if field.name in ("shedding", "margin"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise PlanError(f"setting {field.name}: expected a whole number above 0, got {value!r}")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,18 @@ class Statistician:
         here = {slot.id for slot in self.slots.all}
         self._groups = {slot: known for slot, known in before._groups.items() if slot in here}
         self._sums = {name: replace(s) for name, s in before._sums.items() if name in self.plan.steps}
+
+    def to_json(self) -> dict[str, Any]:
+        """What a run that goes on from this one would otherwise have to learn again."""
+        sums = {name: asdict(s) for name, s in self._sums.items()}
+        return {"size": self.size, "rate": self.rate, "costs": dict(self.costs), "sums": sums}
+
+    def go_on(self, kept: Mapping[str, Any]) -> None:
+        """Start from what an earlier run has learnt of the stream."""
+        self.size, self.rate = kept["size"], kept["rate"]
+        self.calibration.update({n: v for n, v in kept["costs"].items() if n in self.calibration and v > 0})
+        self.costs = dict(self.calibration)
+        self._sums = {name: _Sums(**s) for name, s in kept["sums"].items() if name in self.plan.steps}
 
     def arrived(self, rows: int, seconds: float) -> None:
         """Take note of a batch that held so many rows over so long a stretch of event time."""
