@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from slackwater.language.contracts import Error
 from slackwater.plan.operators import OperatorKind, OperatorNode, operators_of
+from slackwater.plan.slots import rare
 from slackwater.planners.decision import Decision
 from slackwater.planners.forecast import Machine, half_width
+from slackwater.planners.load import LoadTree, prefix_rates
+from slackwater.planners.placement import shedders
 from slackwater.planners.sampling import StreamLoad, demands_of, terms_of
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import ALIKE, SHARES, Governor
@@ -26,6 +32,8 @@ class OperatorInsight:
     rows_out: float | None
     seconds: float | None
     """For each row that it sees; None where it has no time of its own."""
+    passes: float | None = None
+    """What the shedder before it lets pass of the rows that come to it; None where none stands."""
 
     @property
     def selectivity(self) -> float | None:
@@ -157,12 +165,16 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
                 )
             )
     costs = statistics.costs
+    standing = _shedders(load, decision) if decision is not None and rates else {}
     return StreamInsight(
         stream=statistics.stream,
         measured=statistics.batches,
         rate=statistics.rate,
         size=statistics.size,
-        operators=tuple(_operator(node, i, statistics) for i, node in enumerate(load.nodes)),
+        operators=tuple(
+            replace(_operator(node, i, statistics), passes=standing.get(i))
+            for i, node in enumerate(load.nodes)
+        ),
         queries=tuple(queries),
         level=decision.level if decision is not None and rates else 0.0,
         share=share,
@@ -170,6 +182,23 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
         kept_load=predicted(costs, terms_of(load, rates)),
         costs=costs,
     )
+
+
+def _shedders(load: StreamLoad, decision: Decision) -> dict[int, float]:
+    """Where shedders stand among a stream's operators, and what each lets pass."""
+    ends = [
+        (place, _rate(decision.thresholds, slot))
+        for place, node in enumerate(load.nodes)
+        for slot in node.slots
+    ]
+    ones = (1.0,) * len(load.nodes)
+    tree = LoadTree(tuple(node.parent for node in load.nodes), ones, ones)
+    places, rates = np.array([p for p, _ in ends], dtype=np.int64), np.array([r for _, r in ends])
+    return shedders(tree, prefix_rates(tree, places, rates).tolist())
+
+
+def _rate(rates: Mapping[str, float], slot: str) -> float:
+    return max(rates.get(slot, 1.0), rates.get(rare(slot), 0.0))
 
 
 def _operator(node: OperatorNode, place: int, statistics: StreamStatistics) -> OperatorInsight:

@@ -85,7 +85,10 @@ def _tree(operators: Sequence[OperatorInsight]) -> Tree:
 
 
 def _label(operator: OperatorInsight) -> Text:
-    text = Text(printable(plain(operator.label)))
+    text = Text()
+    if operator.passes is not None:
+        text.append(f"shedder {share_text(operator.passes)} ▸ ", "yellow")
+    text.append(printable(plain(operator.label)))
     facts = []
     if operator.kind == "stream":
         facts.append(f"{seconds_text(operator.seconds)} a row")
