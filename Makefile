@@ -28,6 +28,7 @@ bench: setup ## Run the benchmarks, results into docs/results
 	$(JAVA) $(BIN)/slackwater bench panes --json docs/results/panes.json
 	$(JAVA) $(BIN)/slackwater bench queries --json docs/results/queries.json
 	$(JAVA) $(BIN)/slackwater bench recovery --json docs/results/recovery.json
+	$(JAVA) $(BIN)/slackwater bench shedding --json docs/results/shedding.json
 
 reproduce: setup ## Run the papers' experiments again, results into docs/results
 	@mkdir -p docs/results

@@ -61,7 +61,9 @@ class Machine:
 
     def batch(self, rows: int, *, known: bool = True, skips: bool = False, stream: str = "p") -> None:
         slots = self.slots if stream == "p" else slots_of(self.plan, stream)
-        ruling = self.governor.rule(stream, self.plan, slots, rows if known else None, skips=skips)
+        ruling = self.governor.rule(
+            stream, self.plan, slots, rows if known else None, least=0.0 if skips else 1.0
+        )
         statistician = self.governor.known(stream, self.plan, slots)
         load = self.governor._load(statistician, rows * ruling.share)
         true = {**self.costs, **{f"python {s.id}": self.python for s in slots.all}}
@@ -202,7 +204,7 @@ def test_two_streams_share_one_capacity():
     beside = slots_of(machine.plan, "q")
     other = machine.governor
     for _ in range(6):
-        other.rule("q", machine.plan, beside, fits * 20, skips=False)
+        other.rule("q", machine.plan, beside, fits * 20, least=1.0)
         other.learn("q", None, Took(fits * 20, 1.0, 0.5))
     machine.batch(int(fits * 0.9))
     assert machine.rates[-1], "the other stream leaves less for this one"
@@ -257,7 +259,7 @@ def test_what_must_be_exact_is_never_given_up_and_leaves_the_others_nothing():
     fits = rows_for(machine, machine.budget)
     for _ in range(6):
         machine.batch(fits // 2)
-    ruling = machine.governor.rule("p", machine.plan, machine.slots, fits * 5, skips=False)
+    ruling = machine.governor.rule("p", machine.plan, machine.slots, fits * 5, least=1.0)
     assert machine.slots.by_step["volume"].id not in ruling.thresholds
     assert set(ruling.suspended) == {"rare", "large"}
 

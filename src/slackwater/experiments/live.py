@@ -63,8 +63,8 @@ class Observed(Governor):
     batches: list[Batch] = field(default_factory=list)
     _decided: list[tuple[float, int, Ruling]] = field(default_factory=list)
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
-        ruling = super().rule(stream, plan, slots, size, skips=skips)
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
+        ruling = super().rule(stream, plan, slots, size, least=least)
         self._decided.append((time.monotonic(), size or 0, ruling))
         return ruling
 

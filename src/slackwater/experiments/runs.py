@@ -53,8 +53,8 @@ class Watched(Governor):
     spent: list[float] = field(default_factory=list)
     """Executor seconds of each batch, by Spark's count."""
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
-        ruling = super().rule(stream, plan, slots, size, skips=False)
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
+        ruling = super().rule(stream, plan, slots, size, least=1.0)
         self.rulings.append(ruling)
         return ruling
 

@@ -76,15 +76,29 @@ def choose_blocks(
     """
     blocks = [block for partition in partitions for block in partition]
     rows = sum(size for _, size in blocks)
-    if share >= 1.0 or not rows:
-        return (), 1.0
-    # what the blocks are worth if all were of one size: their effective number (Kish)
-    worth = rows**2 / sum(size**2 for _, size in blocks)
-    count = max(round(share * len(blocks)), math.ceil(BLOCKS_AT_LEAST * len(blocks) / worth))
-    if count >= len(blocks):
+    count = max(round(share * len(blocks)), _count_at_least([size for _, size in blocks]))
+    if share >= 1.0 or count >= len(blocks):
         return (), 1.0
     chosen = [blocks[place] for place in drawn_evenly(len(blocks), count, Random(salt))]
     return tuple(number for number, _ in chosen), sum(size for _, size in chosen) / rows
+
+
+def least_share(partitions: Sequence[Sequence[tuple[int, int]]]) -> float:
+    """The least part of a batch that can be read, given its blocks; 1 where they are too few to choose.
+
+    >>> least_share([[(n, 10) for n in range(100)]]), least_share([[(1, 10), (2, 10)]])
+    (0.08, 1.0)
+    """
+    sizes = [size for partition in partitions for _, size in partition]
+    count = _count_at_least(sizes)
+    return count / len(sizes) if count < len(sizes) else 1.0
+
+
+def _count_at_least(sizes: Sequence[int]) -> int:
+    # what the blocks are worth if all were of one size: their effective number (Kish)
+    rows = sum(sizes)
+    worth = rows**2 / sum(size**2 for size in sizes) if rows else 0.0
+    return math.ceil(BLOCKS_AT_LEAST * len(sizes) / worth) if worth else len(sizes)
 
 
 class Ruler(Protocol):
@@ -94,10 +108,10 @@ class Ruler(Protocol):
     def paced(self) -> bool:
         """It keeps batches to an interval; where they follow each other at once it has no say."""
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
         """The ruling for the next batch of a stream; ``size`` is how many rows it has, where that is known.
 
-        ``skips`` says whether the source can be read in part.
+        ``least`` is the least part of the batch that can be read, 1 where the source is read whole or not.
         """
 
 
@@ -107,7 +121,7 @@ class FixedRates:
 
     >>> from slackwater.plan.slots import Slot
     >>> slots = Slots((Slot(((), "", None), ("a", "b"), True),))
-    >>> list(FixedRates({"a": 0.1, "b": 0.5}).rule("s", Plan(), slots, None, skips=False).thresholds.values())
+    >>> list(FixedRates({"a": 0.1, "b": 0.5}).rule("s", Plan(), slots, None, least=1.0).thresholds.values())
     [0.5]
     """
 
@@ -116,9 +130,9 @@ class FixedRates:
     calibrated: bool = True
     paced: bool = False
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
         """Rates as given; the queries of a slot share the largest."""
         rates = {slot.id: max(self.rates.get(name, 1.0) for name in slot.steps) for slot in slots.sheddable}
         below = {slot: rate for slot, rate in rates.items() if rate < 1.0}
-        share = self.share if skips else 1.0
+        share = self.share if least < 1.0 else 1.0
         return Ruling(below, 1.0, share=share, calibrated=self.calibrated)

@@ -136,7 +136,7 @@ class Governor:
         self._streams = dict(other._streams)
         return self
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
         """The least level at which the batch keeps to its time."""
         name = stream.lower()
         turn = self._turns[name] = self._turns.get(name, -1) + 1
@@ -156,8 +156,8 @@ class Governor:
             return Ruling(measured=watchful)
         found = plan_rates([load, *others], capacity, split=self.split, margin=self.margin)
         share = 1.0
-        if skips:
-            load, found, share = self._skipping(load, others, capacity, found)
+        if least < 1.0:
+            load, found, share = self._skipping(load, others, capacity, found, least)
         self.last = found.allocation
         planned = together({slot.id: 1.0 for slot in slots.sheddable} | dict(found.by_stream[0]))
         if self.multiple is None:
@@ -211,7 +211,7 @@ class Governor:
         return reading + (whole - reading) / self.multiple
 
     def _skipping(
-        self, load: StreamLoad, others: list[StreamLoad], capacity: float, whole: Rates
+        self, load: StreamLoad, others: list[StreamLoad], capacity: float, whole: Rates, least: float
     ) -> tuple[StreamLoad, Rates, float]:
         """Read only a part of the batch where that leaves less loss: reading itself cannot be shed.
 
@@ -230,7 +230,10 @@ class Governor:
         before = self._shares.get(stream, 1.0)
         # more is read only after a batch that left time for it
         more = (1.2,) if self.pace.excess and self.pace.excess[-1] < -ROOM * self.pace.interval else ()
-        near = tuple(min(1.0, max(SHARES[-1], before * step)) for step in (0.7, *more))
+        least = max(least, SHARES[-1])
+        before = min(1.0, max(before, least))
+        near = tuple(min(1.0, max(least, before * step)) for step in (0.7, *more))
+        all_parts = (*(share for share in SHARES if share > least), least)
 
         def at(share: float) -> _Part:
             part = replace(load, share=share)
@@ -245,14 +248,14 @@ class Governor:
             return best
 
         if before >= 1.0:
-            best = better(SHARES, best)
+            best = better(all_parts, best)
         else:
             kept = at(before)
             moved = better(near, best)
             best = kept if kept[0] < math.inf and moved[0] > BETTER * kept[0] else moved
             if best[0] == math.inf:
                 # a step from where it was will not do
-                best = better(SHARES, best)
+                best = better(all_parts, best)
         self._shares[stream] = best[3]
         return best[1:]
 

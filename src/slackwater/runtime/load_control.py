@@ -10,7 +10,7 @@ from slackwater.plan.operators import counted, operators_of
 from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
-from slackwater.planners.ruling import Ruler, choose_blocks
+from slackwater.planners.ruling import Ruler, choose_blocks, least_share
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.shedding import Shed, Took
 from slackwater.runtime.turn import compile_stream
@@ -70,12 +70,9 @@ class LoadControl:
         size = source.size(decision.offsets, before)
         whole = len(slots.sheddable) == len(slots.all)
         plan = self._plan_of(decision.version)
-        ruling = ruler.rule(decision.stream, plan, slots, size, skips=source.skips and whole)
-        blocks, share = choose_blocks(
-            source.blocks(decision.offsets, before) if ruling.share < 1.0 else [],
-            ruling.share,
-            f"{self._salt}/{decision.turn}",
-        )
+        there = source.blocks(decision.offsets, before) if source.skips and whole else []
+        ruling = ruler.rule(decision.stream, plan, slots, size, least=least_share(there))
+        blocks, share = choose_blocks(there, ruling.share, f"{self._salt}/{decision.turn}")
         return replace(
             decision,
             thresholds=dict(ruling.thresholds),

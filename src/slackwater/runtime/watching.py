@@ -23,7 +23,7 @@ class Observer(Governor):
     def measures_all(self) -> bool:
         return True
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
         """The batch whole, and measured."""
         name = stream.lower()
         self._turns[name] = self._turns.get(name, -1) + 1
@@ -35,9 +35,9 @@ class Observer(Governor):
 class Watcher(Observer):
     """Sheds as the governor does, and measures every batch: what `explain --live` shows."""
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, skips: bool) -> Ruling:
+    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
         """As the governor rules; a stream that is read as fast as it goes has no interval to keep to."""
         if self.unpaced.get(stream.lower(), False) or not slots.sheddable:
-            return super().rule(stream, plan, slots, size, skips=skips)
-        ruling = Governor.rule(self, stream, plan, slots, size, skips=skips)
+            return super().rule(stream, plan, slots, size, least=least)
+        ruling = Governor.rule(self, stream, plan, slots, size, least=least)
         return replace(ruling, measured=True)

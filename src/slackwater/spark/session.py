@@ -87,6 +87,8 @@ def build_session(
         "spark.driver.memory": "4g",
         "spark.sql.shuffle.partitions": str(count),
         "spark.default.parallelism": str(count),
+        # over TCP a task that calls a Python function waits twice for a delayed acknowledgement, 40 ms each
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
         **SETTINGS,

@@ -22,7 +22,7 @@ class Running:
     def problem(self) -> str | None:
         """What stopped the stream, None while nothing has."""
         exception = self._query.exception()
-        return None if exception is None else str(exception).split("\n")[0]
+        return None if exception is None else _first_words(str(exception))
 
     def starting(self) -> bool:
         """Whether Spark has yet to look for rows for the first time."""
@@ -61,3 +61,18 @@ def start_stream(
         return Running(writer.start())
     except PySparkException as error:
         raise RunError(f"stream {name} cannot be started: {str(error).splitlines()[0]}") from error
+
+
+def _first_words(text: str) -> str:
+    """What an error says: its first line, and where that only announces a traceback the last of it.
+
+    >>> _first_words("[A] no such file\\n\\tat x")
+    '[A] no such file'
+    >>> _first_words("Message: Traceback (most recent call last):\\n  File x\\nValueError: no\\n\\nJVM stack")
+    'ValueError: no'
+    """
+    first, _, rest = text.partition("\n")
+    if "Traceback (most recent call last)" not in first:
+        return first
+    told = [line for line in rest.split("\n\n")[0].splitlines() if line.strip()]
+    return told[-1] if told else first
