@@ -90,3 +90,25 @@ def test_rates_stay_where_they_are_while_the_load_does(fixed: float):
     steady = kept[50:]
     assert steady.std() / steady.mean() < 0.3
     assert np.mean(np.array(machine.walls[14:]) > 1.0) <= 0.02
+
+
+def test_code_that_gets_faster_is_noticed_though_hardly_a_row_is_kept():
+    machine = Machine(python=2e-5, fixed=0.4)
+    fits = int(0.9 * rows_for(Machine(), machine.budget))
+    for _ in range(25):
+        machine.batch(fits)
+    assert max(min(r.values(), default=1.0) for r in machine.rates[-5:]) < 0.5
+    machine.python, machine.fixed = 3e-6, 0.12
+    for _ in range(60):
+        machine.batch(fits)
+    assert np.mean([bool(r) for r in machine.rates[-10:]]) < 0.2
+
+
+def test_what_is_not_seen_is_not_taken_for_free():
+    machine = Machine(noise=0.08)
+    fits = rows_for(machine, machine.budget)
+    for _ in range(10):
+        machine.batch(fits // 2, skips=True)
+    for _ in range(200):
+        machine.batch(fits * 40, skips=True)
+    assert np.mean(np.array(machine.walls[14:]) > 1.0) <= 0.02

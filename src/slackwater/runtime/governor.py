@@ -282,6 +282,8 @@ class Governor:
             known.fit()
             if known.batches in CALIBRATED_AFTER:
                 known.calibrate()
+            elif shed.drawn:
+                known.follow()
         self.pace.learn(sum(took.times.values()), took.wall)
         aim = self._aims.get(name)
         if not shed.drawn:

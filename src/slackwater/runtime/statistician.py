@@ -34,6 +34,12 @@ UNSTEADY = 1e4
 
 DEFAULTS: dict[str, float] = {"pass": 0.01, "read": 3e-8, "row": 6e-8, "test": 6e-9, "emit": 1e-6}
 """Seconds before anything has been measured; a payload that has to be parsed takes longer."""
+FIXED = ("pass", "read")
+"""What every batch shows, whatever is dropped of it."""
+SEEN, UNSEEN = 0.1, 0.04
+"""Of the time of a batch, what a term must take to be seen well, and what cannot be told from noise."""
+FOLLOWED, FADED = 0.1, 0.97
+"""How far the calibration follows in one batch, and how fast it fades."""
 PARSED_ROW = 1.5e-6
 PYTHON_ROW = 2e-6
 
@@ -217,6 +223,26 @@ class Statistician:
         while self._observed and self._observed[0].batch < self.batches - REMEMBERED:
             self._observed.popleft()
         self.costs = fit_costs(self._all_observed(), self.calibration)
+
+    def follow(self) -> None:
+        """Let the calibration follow what is seen of a term, and fade where next to nothing is.
+
+        What is dropped is not timed. While code gets faster, or a machine less busy, a row would keep the
+        price that it once had, and nobody would try to keep more of them.
+        """
+        latest = [o for o in self._observed if o.batch == self.batches]
+        spent = sum(o.seconds for o in latest)
+        for term in self.calibration if spent > 0 else ():
+            if term in FIXED:
+                continue
+            share = self.costs[term] * sum(o.terms.get(term, 0.0) for o in latest) / spent
+            if share >= SEEN:
+                self.calibration[term] += FOLLOWED * (self.costs[term] - self.calibration[term])
+            elif share < UNSEEN:
+                self.calibration[term] = max(self.calibration[term] * FADED, self._least(term))
+
+    def _least(self, term: str) -> float:
+        return (PYTHON_ROW if term.startswith("python") else DEFAULTS[term]) / 4
 
     def _all_observed(self) -> list[Observation]:
         probes = [Observation(self.batches, terms, seconds) for terms, seconds in self._probes.values()]

@@ -15,8 +15,8 @@ from scipy.optimize import nnls
 Costs = Mapping[str, float]
 """Seconds by term: of a pass, of a row read, parsed, tested, …"""
 
-FORGETTING = 0.8
-"""The weight of a batch in the next one's fit: about five batches count."""
+FORGETTING = 0.85
+"""The weight of a batch in the next one's fit: about seven batches count."""
 RIDGE = 0.05
 """How much a departure from the calibration weighs beside an error in the times, both relative."""
 REMEMBERED = 60
