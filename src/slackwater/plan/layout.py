@@ -153,10 +153,14 @@ def calls_python(text: str, functions: Functions) -> bool:
 
 
 def waits_for_python(plan: Plan, table_id: str) -> bool:
-    """Whether the passes that fill a table test rows by a Python function."""
+    """Whether the passes that fill a table call a Python function."""
     table = plan.tables.get(table_id)
-    path = table.path if table is not None else None
-    return path is not None and any(calls_python(p, plan.catalog.functions) for p in path.predicates)
+    if table is None or table.path is None:
+        return False
+    texts = [*table.path.predicates, *(k.on for k in table.path.lookups), *table.keys, *table.values]
+    for column in plan.columns[table_id]:
+        texts += [text for text in (column.argument, column.condition) if text is not None]
+    return any(calls_python(text, plan.catalog.functions) for text in texts)
 
 
 @dataclass

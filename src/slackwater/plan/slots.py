@@ -8,13 +8,14 @@ queries must be exact, or is read by others: an estimate of an estimate has no i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from slackwater.language.contracts import Error
 from slackwater.plan.algebra import algebra
-from slackwater.plan.layout import calls_python
-from slackwater.plan.model import Path, TupleWindow
+from slackwater.plan.functions import Functions
+from slackwater.plan.layout import calls_python, uses_python
+from slackwater.plan.model import Path, Step, TupleWindow
 from slackwater.plan.scope import digest
 from slackwater.plan.tables import Plan, StepPlan
 
@@ -37,6 +38,8 @@ class Slot:
     """What all its steps group by, where rare groups can be kept at a rate of their own; SQL."""
     summed: str | None = None
     """What all its steps sum and nothing else, where rows may be kept in proportion to it; SQL."""
+    python_last: bool = False
+    """Whether rows that have passed its path go through a Python function: in keys or arguments."""
 
     @cached_property
     def id(self) -> str:
@@ -48,6 +51,8 @@ class Slots:
     """The slots of one stream, in a fixed order."""
 
     all: tuple[Slot, ...] = ()
+    unsampled: frozenset[str] = frozenset()
+    """Steps that are exact whatever their contract allows."""
 
     @cached_property
     def sheddable(self) -> tuple[Slot, ...]:
@@ -109,9 +114,25 @@ def slots_of(plan: Plan, stream: str, exactly: Set[str] = frozenset()) -> Slots:
             exact.add(place)
     return Slots(
         tuple(
-            Slot(place, tuple(names), place not in exact, _keys(plan, names), _summed(plan, names))
+            Slot(
+                place,
+                tuple(names),
+                place not in exact,
+                _keys(plan, names),
+                _summed(plan, names),
+                any(_python_last(plan.steps[name].step, plan.catalog.functions) for name in names),
+            )
             for place, names in steps.items()
-        )
+        ),
+        frozenset(exactly),
+    )
+
+
+def _python_last(step: Step, functions: Functions) -> bool:
+    """Whether a step calls a Python function on rows that have passed its path."""
+    delivered = () if step.aggregates else step.outputs
+    return uses_python(replace(step, path=Path(step.path.source)), functions) or any(
+        calls_python(output.sql, functions) for output in delivered
     )
 
 

@@ -92,7 +92,7 @@ def with_contracts(load: StreamLoad, contracts: Mapping[str, Contract]) -> Strea
     """A stream whose queries have other contracts, by name in lower case, and all else as it was."""
     catalog = load.plan.catalog
     plan = replace(load.plan, catalog=replace(catalog, contracts={**catalog.contracts, **contracts}))
-    return replace(load, plan=plan, slots=slots_of(plan, load.statistics.stream))
+    return replace(load, plan=plan, slots=slots_of(plan, load.statistics.stream, load.slots.unsampled))
 
 
 def relaxable(plan: Plan) -> dict[str, Contract]:

@@ -79,6 +79,8 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
         add("row", passes * size * root)
         for slot_id, amount in _aggregates(load, id_).items():
             add("test", amount * size * _rate(load, rates, slot_id))
+        for slot_id, amount in _lookups(load, id_).items():
+            add("lookup", amount * size * _rate(load, rates, slot_id))
         for slot_id, amount in _python(load, id_).items():
             add(f"python {slot_id}", amount * size * rates.get(slot_id, 1.0))
     for name, slot_id in _emitting(load).items():
@@ -91,6 +93,7 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
         add("read", reads * size)
         add("row", size * root)
         add("emit", kept * _path_share(load, slot_id))
+        add("lookup", kept * len(plan.steps[name.lower()].step.path.lookups))
         add(f"python {slot_id}", kept * python_share(load, slot_id))
     return found
 
@@ -162,8 +165,28 @@ def _python(load: StreamLoad, table_id: str) -> dict[str, float]:
     return {known.id: called} if (called := python_share(load, known.id)) > 0 else {}
 
 
+def _lookups(load: StreamLoad, table_id: str) -> dict[str, float]:
+    """By slot: how often a row is looked up for it; a lookup that several slots need is theirs in parts."""
+    plan, table = load.plan, load.plan.tables[table_id]
+    wanting: dict[str, set[str]] = {}
+    if table.signature is not None:
+        members = {slot.id for slot in load.slots.all if slot.place[1] == table_id}
+        wanting = {lookup.alias: members for lookup in table.signature.lookups}
+    for column in plan.columns[table_id]:
+        path = column.path or table.path
+        known = load.slots.places.get((operators(path), "", None)) if path is not None else None
+        for lookup in path.lookups if path is not None and known is not None else ():
+            assert known is not None
+            wanting.setdefault(lookup.alias, set()).add(known.id)
+    found: dict[str, float] = {}
+    for slots in wanting.values():
+        for slot_id in slots:
+            found[slot_id] = found.get(slot_id, 0.0) + 1 / len(slots)
+    return found
+
+
 def python_share(load: StreamLoad, slot_id: str) -> float:
-    """Rows that reach the first Python function of a slot's path, for each that arrives; 0 without one."""
+    """Rows that reach the first Python function of a slot, for each that arrives; 0 without one."""
     end = next((i for i, n in enumerate(load.nodes) if slot_id in n.slots), None)
     while end is not None and end >= 0:
         node = load.nodes[end]
@@ -171,7 +194,7 @@ def python_share(load: StreamLoad, slot_id: str) -> float:
         if node.kind == "python" and (above is None or above.kind != "python"):
             return load.statistics.passed.get(node.parent, 1.0) if node.parent > 0 else 1.0
         end = node.parent
-    return 0.0
+    return _path_share(load, slot_id) if load.slots.by_id[slot_id].python_last else 0.0
 
 
 def plan_rates(
@@ -235,11 +258,15 @@ def _plan(
         for id_, _ in load.plan.tables_on(load.statistics.stream):
             for slot_id, amount in _aggregates(load, id_).items():
                 each[slot_id] = each.get(slot_id, 0.0) + amount * costs.get("test", 0.0)
+            for slot_id, amount in _lookups(load, id_).items():
+                each[slot_id] = each.get(slot_id, 0.0) + amount * costs.get("lookup", 0.0)
             for slot_id, amount in _python(load, id_).items():
                 each[slot_id] = each.get(slot_id, 0.0) + amount * costs.get(f"python {slot_id}", 0.0)
-        for slot_id in _emitting(load).values():
+        for name, slot_id in _emitting(load).items():
             each[slot_id] = each.get(slot_id, 0.0) + _path_share(load, slot_id) * costs.get("emit", 0.0)
             each[slot_id] += python_share(load, slot_id) * costs.get(f"python {slot_id}", 0.0)
+            lookups = load.plan.steps[name.lower()].step.path.lookups
+            each[slot_id] += len(lookups) * costs.get("lookup", 0.0)
         for slot in load.slots.all:
             own[slot.id] = len(parent)
             parent.append(root)

@@ -210,6 +210,8 @@ def _operator(node: OperatorNode, place: int, statistics: StreamStatistics) -> O
         seconds = costs.get("read", 0.0) + costs.get("row", 0.0)
     elif node.kind == "python":
         seconds = next((costs[f"python {s}"] for s in node.slots if f"python {s}" in costs), None)
+    elif node.kind == "lookup":
+        seconds = costs.get("lookup")
     elif node.kind in ("test", "members"):
         seconds = costs.get("test")
     return OperatorInsight(node.label, node.kind, node.parent, rows_in, rows_out, seconds)

@@ -32,7 +32,14 @@ DECAY = 0.7
 UNSTEADY = 1e4
 """The mean square of values over their squared mean, where the mean is about 0: no rate makes up for it."""
 
-DEFAULTS: dict[str, float] = {"pass": 0.01, "read": 3e-8, "row": 6e-8, "test": 6e-9, "emit": 1e-6}
+DEFAULTS: dict[str, float] = {
+    "pass": 0.01,
+    "read": 3e-8,
+    "row": 6e-8,
+    "test": 6e-9,
+    "emit": 1e-6,
+    "lookup": 1e-7,
+}
 """Seconds before anything has been measured; a payload that has to be parsed takes longer."""
 FIXED = ("pass", "read")
 """What every batch shows, whatever is dropped of it."""
