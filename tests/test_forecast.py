@@ -32,7 +32,7 @@ CREATE QUERY sure AS SELECT SUM(size) AS s, COUNT(*) AS n FROM p WHERE port = 44
 CREATE VIEW seconds AS SELECT COUNT(*) AS n FROM p WHERE port = 22 GROUP BY window(ts, '1 second');
 CREATE QUERY busy AS SELECT MAX(n) AS n FROM seconds GROUP BY window(ts, '10 seconds');
 """
-COSTS = {"pass": 0.01, "read": 1e-8, "row": 5e-7, "test": 1e-6, "emit": 1e-6}
+COSTS = {"pass": 0.01, "read": 1e-8, "block": 1e-8, "row": 5e-7, "test": 1e-6, "emit": 1e-6}
 MACHINE = Machine(budget=0.8, overhead=0.1, executor=0.5, cores=2)
 
 
@@ -89,19 +89,19 @@ def test_more_cores_are_less_error_and_the_least_number_is_enough() -> None:
 
 def test_where_reading_takes_the_time_a_part_is_read() -> None:
     sql = STREAM + QUERIES[: QUERIES.index("CREATE QUERY sure")]
-    loads = [load_of(sql, costs={**COSTS, "read": 1e-6})]
+    loads = [load_of(sql, costs={**COSTS, "read": 1e-6, "block": 1e-6})]
     whole = forecast(loads, MACHINE, 140.0)
     assert all(q.suspended for q in whole.queries)
     skipping = replace(MACHINE, skipping=frozenset({"p"}), shares=(0.5, 0.2, 0.1), alike=3.0)
     part = forecast(loads, skipping, 140.0)
     assert all(0 < q.rate <= 0.5 and q.error < math.inf for q in part.queries)
     # somebody who must see every row forbids it
-    loads = [load_of(costs={**COSTS, "read": 1e-6})]
+    loads = [load_of(costs={**COSTS, "read": 1e-6, "block": 1e-6})]
     assert all(q.suspended for q in forecast(loads, skipping, 140.0).queries)
 
 
 def test_a_query_that_gets_nothing_is_suspended() -> None:
-    found = forecast([load_of(costs={**COSTS, "read": 1e-3})], MACHINE, 100.0)
+    found = forecast([load_of(costs={**COSTS, "read": 1e-3, "block": 1e-3})], MACHINE, 100.0)
     assert {q.query for q in found.unmet} == {"web", "dns", "big", "sure", "busy"}
     assert all(q.suspended and q.error == math.inf == q.excess for q in found.queries)
 

@@ -45,7 +45,7 @@ class Machine:
     bend: float = 1.0
     """Above 1, a batch takes more than in proportion: what no fit of ours can know."""
     costs: dict[str, float] = field(
-        default_factory=lambda: {"pass": 0.02, "read": 8e-8, "row": 2e-7, "test": 2e-8}
+        default_factory=lambda: {"pass": 0.02, "read": 8e-8, "block": 1.6e-7, "row": 2e-7, "test": 2e-8}
     )
     python: float = 3e-6
     fixed: float = 0.12
@@ -181,7 +181,7 @@ def test_a_steady_overload_does_not_make_it_swing():
 
 
 def test_what_cannot_be_shed_is_skipped_at_the_source():
-    machine = Machine(costs={"pass": 0.02, "read": 4e-7, "row": 2e-7, "test": 2e-8})
+    machine = Machine(costs={"pass": 0.02, "read": 4e-7, "block": 5e-7, "row": 2e-7, "test": 2e-8})
     fits = rows_for(machine, machine.budget)
     for _ in range(10):
         machine.batch(fits // 2, skips=True)

@@ -17,7 +17,7 @@ from slackwater.statistics.costs import predicted
 from slackwater.statistics.snapshot import GroupStrata, QueryStatistics, StreamStatistics
 
 STREAM = "CREATE STREAM p (ts TIMESTAMP, src STRING, size INT, port INT) USING traffic TIMESTAMP BY ts;"
-COSTS = {"pass": 0.01, "read": 3e-8, "row": 6e-8, "test": 1e-8}
+COSTS = {"pass": 0.01, "read": 3e-8, "block": 3e-8, "row": 6e-8, "test": 1e-8}
 ROWS = 1_000_000
 
 

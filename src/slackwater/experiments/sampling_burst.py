@@ -1,6 +1,6 @@
 """``reproduce sampling-burst``: live, closed loop, Figure 6 of the sampling paper and what it leaves out.
 
-A stream just below capacity, then at three times the capacity, then below again; then ten times the capacity
+A stream well below capacity, then at three times the capacity, then below again; then ten times the capacity
 for hundreds of batches, and plain Structured Streaming on that stream. Windows are a tenth as long as
 elsewhere, so that answers, not only batches, are exact again soon after the burst.
 """
@@ -52,7 +52,7 @@ class Sizes:
     flood_s: int
     plain_s: float
     part: float = 0.3
-    calm: int = 3
+    calm: int = 2
     burst: int = 10
     flood: int = 34
     """34 times 0.3 are a little more than ten times the capacity."""

@@ -16,7 +16,15 @@ from slackwater.plan.slots import rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Demand
-from slackwater.planners.sampling import Rates, StreamLoad, demands_of, plan_rates, terms_of, worst_loss
+from slackwater.planners.sampling import (
+    UNSHEDDABLE,
+    Rates,
+    StreamLoad,
+    demands_of,
+    plan_rates,
+    terms_of,
+    worst_loss,
+)
 from slackwater.statistics.costs import predicted
 
 READING = 0.4
@@ -158,7 +166,7 @@ def _planned(
     """Rates, and how much of each batch is read: less than all where reading is what takes the time."""
     found = plan_rates(loads, capacity, split=split)
     best = (_worst(loads, found, machine.alike), loads, found)
-    reading = sum(_seconds(load, "pass", "read") for load in loads)
+    reading = sum(_seconds(load, *UNSHEDDABLE) for load in loads)
     if reading < READING * capacity and not found.allocation.suspended:
         return loads, found
     for share in machine.shares if any(_skips(load, machine) for load in loads) else ():

@@ -26,6 +26,11 @@ FLOOR_AT_MOST = 0.02
 HEAVY = 2.0
 """From this mean square over squared mean on, values have a tail worth keeping."""
 GAIN_OF_SIZE = 0.95
+UNSHEDDABLE = ("pass", "read", "block")
+"""Terms of a batch that no threshold makes less: a pass, a row read, a row read in a part of the batch.
+
+Reading scattered blocks costs more for a row than reading all, and is learnt by itself.
+"""
 HORIZON = 60_000_000
 """A set-valued query has no window; its rows of so many microseconds count."""
 
@@ -75,7 +80,7 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
         if table is not None and id_ != table:
             continue
         add("pass", passes)
-        add("read", reads * size)
+        add("read" if load.share >= 1.0 else "block", reads * size)
         add("row", passes * size * root)
         for slot_id, amount in _aggregates(load, id_).items():
             add("test", amount * size * _rate(load, rates, slot_id))
@@ -90,7 +95,7 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
             continue
         kept = size * rates.get(slot_id, 1.0)
         add("pass", 1)
-        add("read", reads * size)
+        add("read" if load.share >= 1.0 else "block", reads * size)
         add("row", size * root)
         add("emit", kept * _path_share(load, slot_id))
         add("lookup", kept * len(plan.steps[name.lower()].step.path.lookups))
@@ -248,7 +253,7 @@ def _plan(
         costs = load.statistics.costs
         everything = terms_of(load, {})
         size = load.size * load.share
-        fixed += sum(costs.get(t, 0.0) * everything.get(t, 0.0) for t in ("pass", "read"))
+        fixed += sum(costs.get(t, 0.0) * everything.get(t, 0.0) for t in UNSHEDDABLE)
         root = len(parent)
         parent.append(-1)
         rows.append(size)

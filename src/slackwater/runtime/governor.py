@@ -18,7 +18,7 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
 from slackwater.planners.ruling import Ruling
-from slackwater.planners.sampling import Rates, StreamLoad, plan_rates, terms_of, worst_loss
+from slackwater.planners.sampling import UNSHEDDABLE, Rates, StreamLoad, plan_rates, terms_of, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
@@ -39,17 +39,21 @@ CALIBRATED_AFTER = (3, 8, 20)
 """Batches after which what has been fitted is what later fits are drawn to: code gets faster for a while."""
 SETTLED = 4
 """Batches before feedback sets in: the first ones are slow for reasons that pass."""
+ONSET = 0.6
+"""Of the time there is for rows, what the first batches of a burst are planned for: their code is cold."""
 ROOM = 0.05
 """Of an interval, by how much a batch must have been shorter than meant for the next to be read more of."""
 SHARES = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.007)
 """Parts of a batch that may be read; from one batch to the next it changes by less."""
 SKIPPED_FROM = 0.4
-"""Of the capacity, what reading takes for it to be asked whether to read less; fewer, once less is read."""
+"""Of the capacity, what reading takes for it to be asked whether to read less."""
+FIRST_PART = 0.12
+"""The largest part of a batch to begin with: what it costs to read one is not known before."""
 ALIKE = 3.0
 """How much more the blocks of a batch scatter than as many rows from all over it."""
 BETTER = 0.9
 """How much less loss another part of a batch must leave for the part that is read to change."""
-SIMILAR = 1.3
+SIMILAR = 1.5
 """By how much batches may differ in size for the rates of one to go on from those of the other."""
 _Part = tuple[float, StreamLoad, Rates, float]
 """The loss that is left, the stream read in part, its rates, and how much of it is read."""
@@ -154,6 +158,8 @@ class Governor:
             for known_of in (self._aims, self._shares, self._last, self._alike):
                 known_of.pop(name, None)
             return Ruling(measured=watchful)
+        if self.multiple is None and self._alike.get(name, 0) < WARMING:
+            capacity = fixed + ONSET * (capacity - fixed)
         found = plan_rates([load, *others], capacity, split=self.split, margin=self.margin)
         share = 1.0
         if least < 1.0:
@@ -196,18 +202,23 @@ class Governor:
     def _steadied(self, name: str, size: float, share: float, planned: dict[str, float]) -> dict[str, float]:
         """Rates that go on from those of the last batch, if that was like this one."""
         before = self._last.get(name)
-        alike = before is not None and 1 / SIMILAR < size / max(before[0], 1.0) < SIMILAR
+        alike = self._like_last(name, size)
         self._alike[name] = self._alike.get(name, 0) + 1 if alike else 0
         if before is not None and alike and share == before[1]:
             planned = steadied(planned, before[2])
         self._last[name] = (size, share, planned)
         return planned
 
+    def _like_last(self, name: str, size: float) -> bool:
+        """Whether a batch is of about the size of the stream's last one, and that was shed too."""
+        before = self._last.get(name)
+        return before is not None and 1 / SIMILAR < size / max(before[0], 1.0) < SIMILAR
+
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""
         assert self.multiple is not None
         terms, costs = terms_of(load, {}), load.statistics.costs
-        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in ("pass", "read"))
+        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in UNSHEDDABLE)
         return reading + (whole - reading) / self.multiple
 
     def _skipping(
@@ -220,12 +231,14 @@ class Governor:
         """
         terms = terms_of(load, {})
         costs = load.statistics.costs
-        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in ("pass", "read"))
+        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in UNSHEDDABLE)
         best: _Part = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
         stream = load.statistics.stream.lower()
-        spare = SKIPPED_FROM * (0.75 if stream in self._shares else 1.0)
-        if reading < spare * capacity and not whole.allocation.suspended:
+        last = self._last.get(stream)
+        if last is None or load.size < last[0] / SIMILAR:
             self._shares.pop(stream, None)
+        read_whole = stream not in self._shares and not whole.allocation.suspended
+        if read_whole and reading < SKIPPED_FROM * capacity:
             return best[1:]
         before = self._shares.get(stream, 1.0)
         # more is read only after a batch that left time for it
@@ -233,7 +246,7 @@ class Governor:
         least = max(least, SHARES[-1])
         before = min(1.0, max(before, least))
         near = tuple(min(1.0, max(least, before * step)) for step in (0.7, *more))
-        all_parts = (*(share for share in SHARES if share > least), least)
+        all_parts = (*(share for share in SHARES if least < share <= FIRST_PART), least)
 
         def at(share: float) -> _Part:
             part = replace(load, share=share)
@@ -251,7 +264,7 @@ class Governor:
             best = better(all_parts, best)
         else:
             kept = at(before)
-            moved = better(near, best)
+            moved = better(near, kept)
             best = kept if kept[0] < math.inf and moved[0] > BETTER * kept[0] else moved
             if best[0] == math.inf:
                 # a step from where it was will not do

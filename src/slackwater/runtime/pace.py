@@ -15,12 +15,12 @@ import numpy as np
 
 from slackwater.statistics.costs import FORGETTING, Observation, fit_costs
 
-LATE = 0.98
+LATE = 0.99
 """Of the batches that are shed, so many are to end within their interval, as far as their times scatter."""
 SPARE = 1.05
 SCATTERED = 15
 """Batches that tell how much times scatter."""
-REMEMBERED = 60
+REMEMBERED = 100
 GAIN = 0.2
 HASTE = 0.5
 """Of what a batch took too long (or too short), by how much the next ones are planned shorter: most for a

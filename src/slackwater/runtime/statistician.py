@@ -18,6 +18,7 @@ from slackwater.plan.algebra import algebra
 from slackwater.plan.operators import OperatorNode
 from slackwater.plan.slots import Slot, Slots
 from slackwater.plan.tables import Plan, StepPlan
+from slackwater.planners.sampling import UNSHEDDABLE
 from slackwater.runtime.shedding import Shed
 from slackwater.spark.statement import FREQUENT_AT_MOST
 from slackwater.statistics.costs import REMEMBERED, Costs, Observation, fit_costs
@@ -35,14 +36,13 @@ UNSTEADY = 1e4
 DEFAULTS: dict[str, float] = {
     "pass": 0.01,
     "read": 3e-8,
+    "block": 6e-8,
     "row": 6e-8,
     "test": 6e-9,
     "emit": 1e-6,
     "lookup": 1e-7,
 }
 """Seconds before anything has been measured; a payload that has to be parsed takes longer."""
-FIXED = ("pass", "read")
-"""What every batch shows, whatever is dropped of it."""
 SEEN, UNSEEN = 0.1, 0.04
 """Of the time of a batch, what a term must take to be seen well, and what cannot be told from noise."""
 FOLLOWED, FADED = 0.1, 0.97
@@ -240,12 +240,10 @@ class Statistician:
         latest = [o for o in self._observed if o.batch == self.batches]
         spent = sum(o.seconds for o in latest)
         for term in self.calibration if spent > 0 else ():
-            if term in FIXED:
-                continue
             share = self.costs[term] * sum(o.terms.get(term, 0.0) for o in latest) / spent
             if share >= SEEN:
                 self.calibration[term] += FOLLOWED * (self.costs[term] - self.calibration[term])
-            elif share < UNSEEN:
+            elif share < UNSEEN and term not in UNSHEDDABLE:
                 self.calibration[term] = max(self.calibration[term] * FADED, self._least(term))
 
     def _least(self, term: str) -> float:

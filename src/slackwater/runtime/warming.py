@@ -16,6 +16,7 @@ from slackwater.plan.layout import waits_for_python
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
+from slackwater.planners.ruling import choose_blocks
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.load_control import LoadControl
 from slackwater.runtime.shedding import threshold
@@ -25,10 +26,12 @@ from slackwater.spark.source import Offsets, StreamSource
 from slackwater.spark.statement import Statement
 
 NEXT_TO_NOTHING = 1e-9
-TIMED_AFTER = (6, 30)
-TIMED_EVERY = 200
-"""Batches of a query set after which its texts are timed, one by one, if batches leave time for it."""
-ROOM = 0.7
+TIMED_AFTER = 2
+TIMED_EVERY = 300
+"""Batches of a query set after which its texts are run, one by one, if batches leave time for it."""
+ROUNDS = 6
+"""How often each is run before its time says something: code that has just been compiled is slow."""
+ROOM = 0.8
 """Of an interval, what such a batch may have taken."""
 Frame = Callable[[Sequence[int]], DataFrame | None]
 """The rows of the batch, or of some of its blocks."""
@@ -56,8 +59,8 @@ class Warming:
         self._executor = executor
         self._batches: dict[str, tuple[int, int]] = {}
         """By stream: the version, and its batches so far."""
-        self._waiting: dict[str, list[tuple[str, str]]] = {}
-        """By stream: ways and texts that are to be timed."""
+        self._waiting: dict[str, list[tuple[str, str, bool]]] = {}
+        """By stream: ways and texts that are to be run, and whether their time is to be told."""
 
     def after(self, batch: Answered) -> None:
         """Run texts over a batch, where it is time to; nothing of it is kept."""
@@ -67,25 +70,31 @@ class Warming:
         stream = decision.stream.lower()
         version, count = self._batches.get(stream, (-1, 0))
         if version != decision.version:
-            ran = [self._run(batch, way) for way in self._ways(batch).values()]
+            ran = [self._run(batch, way) for way in (*self._ways(batch).values(),) * 2]
             if all(times is not None for times in ran):
                 self._batches[stream], self._waiting[stream] = (decision.version, 0), []
             return
         self._batches[stream] = (version, count + 1)
-        if count + 1 in TIMED_AFTER or (count + 1) % TIMED_EVERY == 0:
+        if count + 1 == TIMED_AFTER or (count + 1) % TIMED_EVERY == 0:
             compiled = self._load.compiled(decision)[stream]
             tables = [*dict.fromkeys(s.table for s in compiled.statements), *compiled.emits]
-            self._waiting[stream] = [(way, table) for way in self._ways(batch) for table in tables]
+            # the last are taken first
+            self._waiting[stream] = [
+                (way, table, number == 0)
+                for number in range(ROUNDS)
+                for way in self._ways(batch)
+                for table in tables
+            ]
         room = batch.seconds <= ROOM * ruler.pace.interval
         if self._waiting[stream] and room and not decision.thresholds:
             self._time(batch, ruler, *self._waiting[stream].pop())
 
-    def _time(self, batch: Answered, ruler: Governor, name: str, table: str) -> None:
-        """Run the texts of one table, and tell the governor how long they took."""
+    def _time(self, batch: Answered, ruler: Governor, name: str, table: str, told: bool) -> None:
+        """Run the texts of one table; the governor is told how long they took where it says something."""
         decision, way = batch.decision, self._ways(batch).get(name)
         size = batch.source.size(decision.offsets, batch.before)
         times = self._run(batch, way, table) if way is not None and size is not None else None
-        if way is not None and size is not None and times is not None:
+        if told and way is not None and size is not None and times is not None:
             slots = self._load.slots(decision.stream, decision.version)
             ruler.probed(decision.stream, batch.plan, slots, way.thresholds, size, way.share, times)
 
@@ -106,10 +115,15 @@ class Warming:
         whole = replace(decision, thresholds=rates, blocks=(), share=1.0, sizes={}, frequent={})
         ways = {"whole": whole}
         if batch.source.skips and len(slots.sheddable) == len(slots.all):
-            blocks = [b for part in batch.source.blocks(decision.offsets, batch.before) for b in part]
-            rows = sum(size for _, size in blocks)
-            for number, size in blocks[:1] if rows else []:
-                ways["part"] = replace(whole, blocks=(number,), share=max(size, 1) / rows)
+            parts = batch.source.blocks(decision.offsets, batch.before)
+            blocks, share = choose_blocks(parts, 0.0, str(decision.turn))
+            there = [block for part in parts for block in part]
+            rows = sum(size for _, size in there)
+            if not blocks and rows:
+                # too few to choose from
+                blocks, share = (there[0][0],), max(there[0][1], 1) / rows
+            if blocks:
+                ways["part"] = replace(whole, blocks=blocks, share=share)
         return ways
 
     def _run(self, batch: Answered, way: Decision, table: str | None = None) -> Mapping[str, float] | None:
