@@ -112,3 +112,17 @@ def test_what_is_not_seen_is_not_taken_for_free():
     for _ in range(200):
         machine.batch(fits * 40, skips=True)
     assert np.mean(np.array(machine.walls[14:]) > 1.0) <= 0.02
+
+
+def test_nothing_is_given_up_where_that_would_not_make_a_batch_shorter():
+    machine = Machine(costs={"pass": 0.02, "read": 2e-6, "block": 2e-6, "row": 2e-7, "test": 2e-8}, fixed=0.3)
+    fits = rows_for(machine, machine.budget)
+    for _ in range(10):
+        machine.batch(fits // 2)
+    # the least part that can be read fills the interval
+    for _ in range(40):
+        ruling = machine.governor.rule("p", machine.plan, machine.slots, fits * 12, least=0.08)
+        assert ruling.thresholds
+        assert not ruling.suspended
+        assert min(ruling.thresholds.values()) > 0
+        machine.batch(fits * 12, skips=True)

@@ -49,6 +49,8 @@ SKIPPED_FROM = 0.4
 """Of the capacity, what reading takes for it to be asked whether to read less."""
 FIRST_PART = 0.12
 """The largest part of a batch to begin with: what it costs to read one is not known before."""
+REPEATED = 1.1
+"""How much larger a batch may be than those that were taken whole before, to be taken whole like them."""
 ALIKE = 3.0
 """How much more the blocks of a batch scatter than as many rows from all over it."""
 BETTER = 0.9
@@ -85,6 +87,8 @@ class Governor:
     """By stream: how much came in its last batch, how much of it was read, and at which rates."""
     _alike: dict[str, int] = field(default_factory=dict)
     """By stream: how many batches in a row have been like the one before them, and were shed."""
+    _whole: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By stream: rows of the last batches that were taken whole, and how long they took."""
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
@@ -148,13 +152,13 @@ class Governor:
         load = self._load(known, float(size) if size is not None else known.size)
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
-        mine_fixed = _fixed(load)
-        fixed = mine_fixed + sum(map(_fixed, others))
+        mine_fixed = unsheddable(load, least)
+        fixed = mine_fixed + sum(unsheddable(x, self._shares.get(x.statistics.stream, 1.0)) for x in others)
         streams = 1 + len(others)
         capacity = self.pace.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
         enough = self.pace.enough(fixed, streams) if self.multiple is None else capacity
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
-        if whole <= enough:
+        if whole <= enough or (self.multiple is None and not others and self._fitted(name, load.size, fixed)):
             for known_of in (self._aims, self._shares, self._last, self._alike):
                 known_of.pop(name, None)
             return Ruling(measured=watchful)
@@ -198,6 +202,15 @@ class Governor:
             dict(found.sizes[0]) if found.sizes else {},
             self.calibrated,
         )
+
+    def _fitted(self, name: str, size: float, fixed: float) -> bool:
+        """Whether batches of this size were taken whole before and kept to their time: then they will again.
+
+        What the fit says of rows that have been dropped for a while is a guess beside that.
+        """
+        rows, wall = self._whole.get(name, (0.0, 0.0))
+        floor = min(self.pace.floor(fixed), wall)
+        return 0 < size <= REPEATED * rows and floor + (wall - floor) * size / rows <= self.budget()
 
     def _steadied(self, name: str, size: float, share: float, planned: dict[str, float]) -> dict[str, float]:
         """Rates that go on from those of the last batch, if that was like this one."""
@@ -283,6 +296,9 @@ class Governor:
         if known is None:
             return
         known.arrived(took.arrived, took.stretch)
+        if (shed is None or not shed.drawn) and self._turns.get(name, 0) >= WARMING and took.arrived:
+            rows, wall = self._whole.get(name, (float(took.arrived), took.wall))
+            self._whole[name] = ((rows + took.arrived) / 2, (wall + took.wall) / 2)
         if shed is None or self._turns.get(name, 0) < WARMING:
             return
         known.count(shed)
@@ -327,6 +343,7 @@ class Governor:
         return tuple(s.snapshot() for s in self._streams.values())
 
 
-def _fixed(load: StreamLoad) -> float:
-    """Executor seconds that a batch of a stream takes whatever is dropped of it."""
-    return load.statistics.costs.get("pass", 0.0) * terms_of(load, {}).get("pass", 0.0)
+def unsheddable(load: StreamLoad, share: float) -> float:
+    """Executor seconds that a batch of a stream takes whatever is dropped of it, so much of it being read."""
+    terms, costs = terms_of(replace(load, share=share), {}), load.statistics.costs
+    return sum(costs.get(term, 0.0) * terms.get(term, 0.0) for term in UNSHEDDABLE)
