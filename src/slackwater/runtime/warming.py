@@ -31,7 +31,7 @@ TIMED_EVERY = 300
 """Batches of a query set after which its texts are run, one by one, if batches leave time for it."""
 ROUNDS = 6
 """How often each is run before its time says something: code that has just been compiled is slow."""
-ROOM = 0.8
+ROOM = 0.7
 """Of an interval, what such a batch may have taken."""
 Frame = Callable[[Sequence[int]], DataFrame | None]
 """The rows of the batch, or of some of its blocks."""
