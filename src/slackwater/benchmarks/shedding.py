@@ -38,7 +38,8 @@ class Sizes:
     """How much is measured."""
 
     rate: float
-    seconds: int
+    seconds: Mapping[str, int]
+    """By kind of stream: how long it is."""
     idle_rows: int
     """Rows of a batch while nothing is shed: enough batches that few of them are the first ones."""
     gain_rows: int
@@ -50,14 +51,15 @@ class Sizes:
 
 FULL = Sizes(
     rate=60_000.0,
-    seconds=400,
+    seconds={"json": 400, "binary": 800},
     idle_rows=500_000,
     gain_rows=2_000_000,
     rounds=3,
-    unshed_rows={"json": 500_000, "binary": 1_000_000},
+    # batches of which a good part is not what each takes whatever its rows
+    unshed_rows={"json": 500_000, "binary": 4_000_000},
     multiples=(2, 3, 4, 6, 8, 12, 16, 24),
 )
-QUICK = Sizes(400.0, 60, 8_000, 8_000, 1, {"json": 4_000, "binary": 4_000}, (2,))
+QUICK = Sizes(400.0, {"json": 60, "binary": 60}, 8_000, 8_000, 1, {"json": 4_000, "binary": 4_000}, (2,))
 LANDED_AT_MOST = 2_000_000
 """Larger batches have more files of the trace, no larger ones: it need not be landed again for each size."""
 
@@ -68,7 +70,7 @@ def shedding(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress
 
     def recorded(kind: str, rows: int) -> Recording:
         rows = min(rows, LANDED_AT_MOST)
-        return record(spark, folder, traffic, sizes.seconds, rows, progress, text=kind == "json")
+        return record(spark, folder, traffic, sizes.seconds[kind], rows, progress, text=kind == "json")
 
     figures = _idle(spark, recorded("binary", sizes.idle_rows), folder, sizes, progress)
     for kind in sizes.unshed_rows:

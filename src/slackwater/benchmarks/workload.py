@@ -108,7 +108,7 @@ def record(
     As ``text`` it is landed as JSON, which every batch then parses.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    source = folder / "traffic.parquet"
+    source = folder / f"traffic-{seconds}.parquet"
     if not source.exists():
         schema = traffic.slice(0, SECOND).schema.remove(7)
         made = progress.track(seconds_of(traffic, seconds), total=seconds, description="making traffic")
@@ -121,7 +121,7 @@ def record(
     )
     (declared,) = parse(statement)
     assert isinstance(declared, CreateStream)
-    landing = folder / f"landing-{rows_per_batch}{'-text' if text else ''}"
+    landing = folder / f"landing-{seconds}-{rows_per_batch}{'-text' if text else ''}"
     task = progress.add_task("landing it in order of time", total=None)
     trace = land(spark, declared, landing, rows_per_batch)
     progress.update(task, total=1, completed=1)
