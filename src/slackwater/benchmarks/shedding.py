@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -38,8 +39,9 @@ class Sizes:
     """How much is measured."""
 
     rate: float
-    seconds: Mapping[str, int]
-    """By kind of stream: how long it is."""
+    seconds: int
+    held_seconds: Mapping[str, int]
+    """How long the stream is; by kind, where multiples of a batch are wanted of it."""
     idle_rows: int
     """Rows of a batch while nothing is shed: enough batches that few of them are the first ones."""
     gain_rows: int
@@ -51,15 +53,18 @@ class Sizes:
 
 FULL = Sizes(
     rate=60_000.0,
-    seconds={"json": 400, "binary": 800},
+    seconds=400,
+    held_seconds={"json": 400, "binary": 800},
     idle_rows=500_000,
-    gain_rows=2_000_000,
+    gain_rows=4_000_000,
     rounds=3,
     # batches of which a good part is not what each takes whatever its rows
     unshed_rows={"json": 500_000, "binary": 4_000_000},
     multiples=(2, 3, 4, 6, 8, 12, 16, 24),
 )
-QUICK = Sizes(400.0, {"json": 60, "binary": 60}, 8_000, 8_000, 1, {"json": 4_000, "binary": 4_000}, (2,))
+QUICK = Sizes(400.0, 60, {"json": 60, "binary": 60}, 8_000, 8_000, 1, {"json": 4_000, "binary": 4_000}, (2,))
+NEXT_TO_NOTHING, NEARLY_ALL = 1e-3, 0.999
+"""Rates; of a batch at least eight blocks are read."""
 LANDED_AT_MOST = 2_000_000
 """Larger batches have more files of the trace, no larger ones: it need not be landed again for each size."""
 
@@ -68,24 +73,25 @@ def shedding(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress
     """All figures of the benchmark."""
     traffic = Traffic(seed=42, rate=sizes.rate)
 
-    def recorded(kind: str, rows: int) -> Recording:
+    def recorded(kind: str, rows: int, seconds: int = sizes.seconds) -> Recording:
         rows = min(rows, LANDED_AT_MOST)
-        return record(spark, folder, traffic, sizes.seconds[kind], rows, progress, text=kind == "json")
+        return record(spark, folder, traffic, seconds, rows, progress, text=kind == "json")
 
     figures = _idle(spark, recorded("binary", sizes.idle_rows), folder, sizes, progress)
     for kind in sizes.unshed_rows:
         gained = _gain(spark, recorded(kind, sizes.gain_rows), folder, sizes, progress, kind)
         figures[f"{kind}_gain"] = gained
     for kind in sizes.unshed_rows:
-        figures |= _held(spark, folder, recorded, sizes, kind)
+        long = partial(recorded, kind, seconds=sizes.held_seconds[kind])
+        figures |= _held(spark, folder, long, sizes, kind)
     figures["planner_ms_1000"] = _planner_ms()
     return figures
 
 
 def _steady(timed: Timed) -> float:
-    """Seconds of a batch, with the first left out: it compiles code."""
+    """Seconds of a batch; the first compiles code and the last may hold less, so both are left out."""
     cycles = timed.cycles
-    return median(cycles[1:] or cycles)
+    return median(cycles[1:-1] or cycles[1:] or cycles)
 
 
 def _idle(
@@ -126,30 +132,29 @@ def _gain(
 
 
 def _held(
-    spark: SparkSession, folder: Path, recorded: Callable[[str, int], Recording], sizes: Sizes, kind: str
+    spark: SparkSession, folder: Path, recorded: Callable[[int], Recording], sizes: Sizes, kind: str
 ) -> dict[str, float]:
     """The largest multiple of an unshed batch that is taken in the time of that batch."""
     names = [q.name for q in NETWORK]
     unshed_rows = sizes.unshed_rows[kind]
 
     def seconds(rows: int, ruler: Ruler | None = None) -> float:
-        recording = recorded(kind, rows)
+        recording = recorded(rows)
         # the first run compiles
         return [_steady(run(spark, recording, QUERIES, folder, rows, ruler=ruler)) for _ in range(2)][1]
 
-    unshed, rows_in_all = seconds(unshed_rows), recorded(kind, unshed_rows).rows
+    unshed, rows_in_all = seconds(unshed_rows), recorded(unshed_rows).rows
     note(f"{kind}: an unshed batch of {unshed_rows:,} rows takes {unshed:.3f} s")
     held: dict[str, float] = {}
     for way in ("without_skipping", "with_skipping"):
-        held[way] = 1.0
+        held[way], skipping = 1.0, way == "with_skipping"
         for multiple in sizes.multiples:
             rows = unshed_rows * multiple
-            if rows * 2 > rows_in_all and multiple > sizes.multiples[0]:
-                note(f"{kind}: there are not rows enough for two batches of {multiple} times as many")
+            if rows * 3 > rows_in_all and multiple > sizes.multiples[0]:
+                note(f"{kind}: there are not rows enough for three batches of {multiple} times as many")
                 break
-            kept = 0.2 / multiple
-            share = 0.3 / multiple if way == "with_skipping" else 1.0
-            taken = seconds(rows, FixedRates(dict.fromkeys(names, kept / share), share))
+            rate, share = (NEARLY_ALL, NEXT_TO_NOTHING) if skipping else (NEXT_TO_NOTHING, 1.0)
+            taken = seconds(rows, FixedRates(dict.fromkeys(names, rate), share))
             note(f"{kind}: {multiple} times as many rows, {way.replace('_', ' ')}: {taken:.3f} s")
             if taken > unshed:
                 break
