@@ -344,6 +344,6 @@ class Governor:
 
 
 def unsheddable(load: StreamLoad, share: float) -> float:
-    """Executor seconds that a batch of a stream takes whatever is dropped of it, so much of it being read."""
-    terms, costs = terms_of(replace(load, share=share), {}), load.statistics.costs
-    return sum(costs.get(term, 0.0) * terms.get(term, 0.0) for term in UNSHEDDABLE)
+    """Executor seconds that a batch takes whatever is dropped of it: its reading, and what is exact."""
+    nothing = {name: 0.0 for slot in load.slots.sheddable for name in (slot.id, rare(slot.id))}
+    return predicted(load.statistics.costs, terms_of(replace(load, share=share), nothing))

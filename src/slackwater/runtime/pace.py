@@ -31,7 +31,7 @@ LEAST = 0.25
 """Of the time that a batch leaves for its rows, what neither caution nor feedback takes away."""
 MORE = 0.15
 """Of that time, what feedback may add."""
-CROWDED, HOPELESS = 0.1, 0.5
+CROWDED, HOPELESS = 0.1, 0.25
 """For rows, so much of what an empty batch takes: where that fills the budget, and where it is late."""
 
 
