@@ -270,3 +270,16 @@ def test_panes_by_groups_that_outgrow_the_driver_are_left_to_spark(
     answers = run_scripted(spark, sql, batches)
     assert len(answers) == 400
     assert {a.value for a in answers} == {1}
+
+
+def test_check_tells_a_misspelt_option_and_where_functions_come_from(spark: Any) -> None:
+    session = Session(spark)
+    session.sql("CREATE STREAM t (ts TIMESTAMP) USING traffic OPTIONS (rtae '5') TIMESTAMP BY ts")
+    with pytest.raises(SourceError, match="unknown traffic option 'rtae': did you mean 'rate'"):
+        session.check()
+    session = Session(spark)
+    session.sql("CREATE STREAM t (ts TIMESTAMP, src STRING) USING traffic TIMESTAMP BY ts")
+    session.query("mine", "SELECT net16(src) AS n FROM t")
+    with pytest.raises(LanguageError, match="UNRESOLVED_ROUTINE") as caught:
+        session.check()
+    assert "--import FILE" in caught.value.hint

@@ -34,6 +34,7 @@ from slackwater.runtime.versions import reconcile
 from slackwater.spark.check import check_with_spark
 from slackwater.spark.execute import Executor, SparkSession
 from slackwater.spark.session import build_session, own_session
+from slackwater.spark.sources import check_source
 
 
 @dataclass
@@ -146,6 +147,8 @@ class Session(Declarations):
 
     def check(self) -> None:
         """Let Spark analyse every query; raises where it cannot. Nothing is read and nothing runs."""
+        for stream in self.catalog.streams.values():
+            check_source(stream)
         executor = self._executor()
         for table in self.catalog.tables.values():
             executor.pretend_table(table)

@@ -156,10 +156,12 @@ def _complaint(catalog: Catalog, name: str, error: PySparkException) -> Language
     text = re.sub(r"[;,] line \d+,? pos \d+.*$| SQLSTATE: \w+", "", first_line(error))
     # Spark's message names columns as the plan does; the user wrote them without the alias
     message = f"Spark refuses {name}: {text}".replace("`s`.", "").replace("s.`", "`")
+    own = "a function of your own comes with --import FILE, or with session.function(…)"
+    hint = own if "UNRESOLVED_ROUTINE" in text else ""
     if isinstance(declared, CreateQuery | CreateView):
         source: Source = declared.source
-        return source.error(message, at=_place(text, source, declared.sql))
-    return LanguageError(message)
+        return source.error(message, hint=hint, at=_place(text, source, declared.sql))
+    return LanguageError(message, hint=hint)
 
 
 def _place(text: str, source: Source, sql: str) -> Position | None:

@@ -20,7 +20,7 @@ from slackwater.spark.landing import land
 from slackwater.spark.source import Offsets, StreamSource
 from slackwater.spark.trace import TRAFFIC_COLUMNS, TrafficTrace
 from slackwater.spark.trace_source import TraceSource
-from slackwater.traffic import from_options
+from slackwater.traffic import Traffic, from_options
 
 FILE_FORMATS = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
 
@@ -228,23 +228,36 @@ def open_source(
         trace = land(session, stream, folder / "trace", rows_per_batch)
         return TraceSource(session, stream, trace, speed, rows_per_batch, clock)
     if format_ == "traffic":
-        speed = _speed(stream, options)
-        options.pop("speed", None)
-        length = options.pop("length", None)
-        try:
-            seconds = parse_duration(length) / 1e6 if length is not None else None
-            traffic = from_options(options)
-        except ValueError as error:
-            raise SourceError(f"stream {stream.name}: {error}") from None
-        unknown = [c.name for c in stream.columns if c.name not in TRAFFIC_COLUMNS]
-        if unknown:
-            raise SourceError(
-                f"stream {stream.name}: traffic has no column {', '.join(unknown)}; "
-                f"it has {', '.join(TRAFFIC_COLUMNS)}"
-            )
+        traffic, seconds, speed = _traffic(stream, options)
         generated = TrafficTrace(traffic, folder / "traffic", seconds)
         return TraceSource(session, stream, generated, speed, rows_per_batch, clock)
     return SparkSource(session, stream)
+
+
+def check_source(stream: CreateStream) -> None:
+    """Raise where a stream's options cannot be, as far as that shows without reading it."""
+    if stream.format.lower() == "traffic":
+        _traffic(stream, dict(stream.options))
+
+
+def _traffic(stream: CreateStream, given: Mapping[str, str]) -> tuple[Traffic, float | None, float | None]:
+    """The traffic that a stream generates, for how many seconds, and how fast; None: for ever, as it goes."""
+    options = {name.lower(): value for name, value in given.items()}
+    speed = _speed(stream, options)
+    options.pop("speed", None)
+    length = options.pop("length", None)
+    try:
+        seconds = parse_duration(length) / 1e6 if length is not None else None
+        traffic = from_options(options)
+    except ValueError as error:
+        raise SourceError(f"stream {stream.name}: {error}") from None
+    unknown = [c.name for c in stream.columns if c.name not in TRAFFIC_COLUMNS]
+    if unknown:
+        raise SourceError(
+            f"stream {stream.name}: traffic has no column {', '.join(unknown)}; "
+            f"it has {', '.join(TRAFFIC_COLUMNS)}"
+        )
+    return traffic, seconds, speed
 
 
 def _speed(stream: CreateStream, options: Mapping[str, str]) -> float | None:
