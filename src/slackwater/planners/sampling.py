@@ -103,6 +103,12 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
     return found
 
 
+def reading_seconds(load: StreamLoad) -> float:
+    """Executor seconds of the passes over a batch and of reading it, at any rates."""
+    terms, costs = terms_of(load, {}), load.statistics.costs
+    return sum(costs.get(term, 0.0) * terms.get(term, 0.0) for term in UNSHEDDABLE)
+
+
 def _emitting(load: StreamLoad) -> dict[str, str]:
     """The set-valued queries of a stream, each a pass of its own, with their slots."""
     return {
@@ -253,7 +259,7 @@ def _plan(
         costs = load.statistics.costs
         everything = terms_of(load, {})
         size = load.size * load.share
-        fixed += sum(costs.get(t, 0.0) * everything.get(t, 0.0) for t in UNSHEDDABLE)
+        fixed += reading_seconds(load)
         root = len(parent)
         parent.append(-1)
         rows.append(size)

@@ -18,7 +18,7 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
 from slackwater.planners.ruling import Ruling
-from slackwater.planners.sampling import UNSHEDDABLE, Rates, StreamLoad, plan_rates, terms_of, worst_loss
+from slackwater.planners.sampling import Rates, StreamLoad, plan_rates, reading_seconds, terms_of, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
@@ -37,8 +37,6 @@ SETTLED = 4
 """Batches before feedback sets in: the first ones are slow for reasons that pass."""
 CALIBRATED_AFTER = (3, 8, 20)
 """Batches after which what has been fitted is what later fits are drawn to: code gets faster for a while."""
-SETTLED = 4
-"""Batches before feedback sets in: the first ones are slow for reasons that pass."""
 ONSET = 0.6
 """Of the time there is for rows, what the first batches of a burst are planned for: their code is cold."""
 ROOM = 0.05
@@ -152,8 +150,10 @@ class Governor:
         load = self._load(known, float(size) if size is not None else known.size)
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
-        mine_fixed = unsheddable(load, least)
-        fixed = mine_fixed + sum(unsheddable(x, self._shares.get(x.statistics.stream, 1.0)) for x in others)
+        mine_fixed = must_take(load, least)
+        fixed = mine_fixed + sum(
+            must_take(x, self._shares.get(x.statistics.stream.lower(), 1.0)) for x in others
+        )
         streams = 1 + len(others)
         capacity = self.pace.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
         enough = self.pace.enough(fixed, streams) if self.multiple is None else capacity
@@ -230,8 +230,7 @@ class Governor:
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""
         assert self.multiple is not None
-        terms, costs = terms_of(load, {}), load.statistics.costs
-        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in UNSHEDDABLE)
+        reading = reading_seconds(load)
         return reading + (whole - reading) / self.multiple
 
     def _skipping(
@@ -242,9 +241,7 @@ class Governor:
         Blocks hold rows that came together and are alike, so a part of the batch says less than as many rows
         from all over it.
         """
-        terms = terms_of(load, {})
-        costs = load.statistics.costs
-        reading = sum(costs.get(t, 0.0) * terms.get(t, 0.0) for t in UNSHEDDABLE)
+        reading = reading_seconds(load)
         best: _Part = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
         stream = load.statistics.stream.lower()
         last = self._last.get(stream)
@@ -343,7 +340,7 @@ class Governor:
         return tuple(s.snapshot() for s in self._streams.values())
 
 
-def unsheddable(load: StreamLoad, share: float) -> float:
+def must_take(load: StreamLoad, share: float) -> float:
     """Executor seconds that a batch takes whatever is dropped of it: its reading, and what is exact."""
     nothing = {name: 0.0 for slot in load.slots.sheddable for name in (slot.id, rare(slot.id))}
     return predicted(load.statistics.costs, terms_of(replace(load, share=share), nothing))

@@ -16,7 +16,7 @@ from slackwater.planners.load import LoadTree, prefix_rates
 from slackwater.planners.placement import shedders
 from slackwater.planners.sampling import StreamLoad, demands_of, terms_of
 from slackwater.runtime.engine import Engine
-from slackwater.runtime.governor import ALIKE, SHARES, Governor, unsheddable
+from slackwater.runtime.governor import ALIKE, SHARES, Governor, must_take
 from slackwater.statistics.costs import Costs, predicted
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 
@@ -103,7 +103,7 @@ def insight(engine: Engine) -> Insight:
         return Insight()
     with engine.lock:
         loads = stream_loads(engine)
-        fixed = sum(unsheddable(load, 1.0) for load in loads)
+        fixed = sum(must_take(load, 1.0) for load in loads)
         streams = tuple(_stream(load, engine.decided.get(load.statistics.stream.lower())) for load in loads)
         return Insight(streams, governor.pace.capacity(fixed, max(1, len(loads))), governor.pace.correction)
 
