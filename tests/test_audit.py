@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from slackwater.runtime.testing import Killed, abandon, killer, scripted_session
 from slackwater.terminal.audit import audit
 
 ORIGIN = 1_700_000_000_000_000
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SQL = """
 CREATE STREAM p (ts TIMESTAMP, size INT, port INT) USING scripted TIMESTAMP BY ts LATENESS 1 SECOND;
 CREATE QUERY web AS SELECT COUNT(*) AS n, AVG(size) AS mean FROM p WHERE port = 80
