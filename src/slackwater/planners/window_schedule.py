@@ -1,0 +1,221 @@
+"""Which windows are left out: coins for stretches of windows, so that no run of missing ones is too long.
+
+A schedule says of each query which of its windows are left out, by where they start. It is decided some way
+ahead of the rows, recorded with the batch, and never changed: rows may have been dropped by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
+from typing import Any, Literal
+
+from slackwater.planners.window_rules import DropPoint
+
+Range = tuple[int, int]
+"""From where to where windows start, the end excluded: microseconds, or row numbers."""
+Placing = Literal["needed", "conservative", "first", "last"]
+"""What a left-out window saves: all that no other needs; what the paper's window leaves; nothing before
+the handing on of rows (a drop in the middle); nothing before the last aggregate is done (a random drop)."""
+
+UNITS_AT_MOST = 50_000
+"""Decided at a time: a stream that jumps further has windows between that nobody has seen."""
+
+
+def coin(salt: int, point: str, batch: int) -> float:
+    """A number from 0 up to 1 for each batch of windows: the same whenever it is asked for.
+
+    >>> coin(1, "a", 7) == coin(1, "a", 7), coin(1, "a", 7) == coin(2, "a", 7)
+    (True, False)
+    """
+    digest = blake2b(f"{salt}/{point}/{batch}".encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big") / 2**56
+
+
+@dataclass(frozen=True)
+class Run:
+    """How far a drop has decided: the next of its windows, and what it has left out before it."""
+
+    unit: int
+    missing: int = 0
+    """Windows in a row that were left out."""
+    owed: int = 0
+    """Windows that were kept though the coin would have dropped them: to be left out later."""
+
+
+def decide(
+    run: Run, gap: int, share: float, to: int, coin: Callable[[int], float]
+) -> tuple[list[int], Run]:
+    """The windows that are left out from where a run stands up to another, and the run after them.
+
+    Guarantee: no more than ``gap`` windows in a row are left out, ever. In the long run ``share`` of them are,
+    if that is less than gap/(gap + 1). Variant: one coin for each batch of ``gap`` windows, counted from
+    window 0. Where two batches in a row are to be dropped, a window is kept between them and owed; what is owed
+    is left out in batches that the coin keeps.
+    Reference: Tatbul, Zdonik (VLDB 2006), section 3.4. There the first window of every further batch is kept;
+    here only where the run would be too long otherwise, or the share could not be had.
+
+    >>> dropping = lambda batch: 0.0 if batch < 2 else 1.0
+    >>> decide(Run(0), 3, 0.7, 12, dropping)
+    ([0, 1, 2, 4, 5, 6], Run(unit=12, missing=0, owed=0))
+    """
+    if share <= 0.0:
+        return [], Run(max(run.unit, to))
+    unit, missing, owed = run.unit, run.missing, run.owed
+    if to - unit > UNITS_AT_MOST:
+        unit, missing, owed = to - UNITS_AT_MOST, gap, 0
+    out: list[int] = []
+    batch, dropped = None, False
+    while unit < to:
+        if unit // gap != batch:
+            batch = unit // gap
+            dropped = coin(batch) < share
+        if (dropped or owed > 0) and missing < gap:
+            out.append(unit)
+            missing += 1
+            owed -= not dropped
+        else:
+            owed += dropped
+            missing = 0
+        unit += 1
+    return out, Run(unit, missing, owed)
+
+
+@dataclass(frozen=True)
+class QuerySchedule:
+    """The windows of one query, by where they start. What is not decided yet is kept, at least until it is."""
+
+    decided: int
+    """Windows that start before it are decided."""
+    out: tuple[Range, ...] = ()
+    """Left out."""
+    shut: tuple[Range, ...] = ()
+    """Given up for want of capacity: the query says so."""
+    thinned: tuple[tuple[int, int, float], ...] = ()
+    """Where windows are being left out, and which share of them."""
+
+    def share_at(self, start: int) -> float:
+        """Which share of windows was left out when one was decided that starts there."""
+        return next((share for low, high, share in self.thinned if low <= start < high), 0.0)
+
+    def since(self, low: int) -> QuerySchedule:
+        """The same without what ends before a point."""
+        return replace(
+            self,
+            out=tuple(r for r in self.out if r[1] > low),
+            shut=tuple(r for r in self.shut if r[1] > low),
+            thinned=tuple(r for r in self.thinned if r[1] > low),
+        )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The schedules of all queries of a stream, and where each drop stands."""
+
+    queries: Mapping[str, QuerySchedule] = field(default_factory=dict)
+    """By name in lower case."""
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    """By drop."""
+    placing: Placing = "needed"
+
+    @property
+    def drops(self) -> bool:
+        """Whether any window is left out or given up."""
+        return any(q.out or q.shut for q in self.queries.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Schedule:
+        """The schedule that was written down; an empty one where there is nothing."""
+        pairs = {
+            name: QuerySchedule(
+                q["decided"],
+                tuple((int(a), int(b)) for a, b in q["out"]),
+                tuple((int(a), int(b)) for a, b in q["shut"]),
+                tuple((int(a), int(b), float(s)) for a, b, s in q["thinned"]),
+            )
+            for name, q in value.get("queries", {}).items()
+        }
+        runs = {name: Run(**run) for name, run in value.get("runs", {}).items()}
+        return cls(pairs, runs, value.get("placing", "needed"))
+
+
+@dataclass(frozen=True)
+class Extent:
+    """For one drop: from where on windows may be decided, and up to where; of which it leaves out a share."""
+
+    point: DropPoint
+    id: str
+    low: int
+    """Windows that start before it have rows already, and are kept."""
+    high: int
+    share: float = 0.0
+    shut: frozenset[str] = frozenset()
+    """Members that are given up meanwhile."""
+
+
+def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedule:
+    """The schedule after deciding on more windows; what was decided stays as it was.
+
+    Drops that are new, since the query set has changed, begin after what their queries had decided, with a window
+    that is kept: nobody knows how many have been left out in a row by then.
+    """
+    queries = {n: schedule.queries[n] for e in extents for n in e.point.members if n in schedule.queries}
+    runs: dict[str, Run] = {}
+    for extent in extents:
+        drop, members = extent.point.drop, extent.point.members
+        run = schedule.runs.get(extent.id)
+        if run is None:
+            known = [queries[n].decided for n in members if n in queries]
+            first = -(-max([extent.low, *known]) // drop.slide)
+            run = Run(first, drop.gap if known else 0)
+        to = max(run.unit, -(-extent.high // drop.slide))
+        begin, end = run.unit * drop.slide, to * drop.slide
+        units, runs[extent.id] = decide(run, drop.gap, extent.share, to, _coins(salt, extent.id))
+        out = list(_ranges(units, drop.slide))
+        for name in members:
+            before = queries.get(name, QuerySchedule(begin))
+            shut = name in extent.shut
+            queries[name] = QuerySchedule(
+                max(end, before.decided),
+                joined([*before.out, *([] if shut else out)]),
+                joined([*before.shut, *([(begin, end)] if shut and begin < end else [])]),
+                _thinned(before.thinned, begin, end, 0.0 if shut else extent.share),
+            )
+    return Schedule(queries, runs, schedule.placing)
+
+
+def _coins(salt: int, point: str) -> Callable[[int], float]:
+    return lambda batch: coin(salt, point, batch)
+
+
+def _ranges(units: Iterable[int], slide: int) -> Iterable[Range]:
+    return joined((unit * slide, (unit + 1) * slide) for unit in units)
+
+
+def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Ranges in order, those that touch made one.
+
+    >>> joined([(4, 6), (0, 2), (2, 3), (5, 9)])
+    ((0, 3), (4, 9))
+    """
+    found: list[Range] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def _thinned(
+    before: tuple[tuple[int, int, float], ...], begin: int, end: int, share: float
+) -> tuple[tuple[int, int, float], ...]:
+    if share <= 0.0 or begin >= end:
+        return before
+    if before and before[-1][1] == begin and before[-1][2] == share:
+        return (*before[:-1], (before[-1][0], end, share))
+    return (*before, (begin, end, share))
