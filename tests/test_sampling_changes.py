@@ -73,10 +73,16 @@ class InTurns:
     paced: bool = False
     turn: int = -1
 
-    def rule(self, stream: str, plan: Any, slots: Any, size: int | None, *, least: float) -> Ruling:
+    def rule(
+        self, stream: str, plan: Any, slots: Any, size: int | None, *, least: float, parts: Any
+    ) -> Ruling:
         self.turn += 1
         fixed = FixedRates(self.rates)
-        return fixed.rule(stream, plan, slots, size, least=least) if self.turn in self.turns else Ruling()
+        return (
+            fixed.rule(stream, plan, slots, size, least=least, parts=parts)
+            if self.turn in self.turns
+            else Ruling()
+        )
 
 
 def seconds(answer: Answer) -> float:

@@ -17,7 +17,7 @@ from slackwater.experiments.runs import Answers, Collector
 from slackwater.experiments.workload import Workload
 from slackwater.plan.slots import Slots
 from slackwater.plan.tables import Plan
-from slackwater.planners.ruling import Ruling
+from slackwater.planners.ruling import NO_PARTS, Ruling
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.shedding import Shed, Took
@@ -63,8 +63,17 @@ class Observed(Governor):
     batches: list[Batch] = field(default_factory=list)
     _decided: list[tuple[float, int, Ruling]] = field(default_factory=list)
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
-        ruling = super().rule(stream, plan, slots, size, least=least)
+    def rule(
+        self,
+        stream: str,
+        plan: Plan,
+        slots: Slots,
+        size: int | None,
+        *,
+        least: float,
+        parts: Mapping[str, float] = NO_PARTS,
+    ) -> Ruling:
+        ruling = super().rule(stream, plan, slots, size, least=least, parts=parts)
         self._decided.append((time.monotonic(), size or 0, ruling))
         return ruling
 

@@ -17,7 +17,7 @@ from slackwater.experiments.workload import Workload
 from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.planners.level import SplitName
-from slackwater.planners.ruling import Ruling
+from slackwater.planners.ruling import NO_PARTS, Ruling
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.json_values import double_column
@@ -53,8 +53,17 @@ class Watched(Governor):
     spent: list[float] = field(default_factory=list)
     """Executor seconds of each batch, by Spark's count."""
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
-        ruling = super().rule(stream, plan, slots, size, least=1.0)
+    def rule(
+        self,
+        stream: str,
+        plan: Plan,
+        slots: Slots,
+        size: int | None,
+        *,
+        least: float,
+        parts: Mapping[str, float] = NO_PARTS,
+    ) -> Ruling:
+        ruling = super().rule(stream, plan, slots, size, least=1.0, parts=parts)
         self.rulings.append(ruling)
         return ruling
 

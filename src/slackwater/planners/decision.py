@@ -28,6 +28,7 @@ class Decision:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """Sampling rates below 1, by slot."""
     schedule: Mapping[str, Any] = field(default_factory=dict)
+    """Which windows are left out (`window_schedule.Schedule`); empty where none can be."""
     salt: int = 0
     spread: tuple[str, ...] = ()
     """Tables whose partials Spark writes itself, being too many for the driver."""
@@ -51,7 +52,13 @@ class Decision:
     @property
     def sheds(self) -> bool:
         """Whether rows are dropped, or tested as if some were."""
-        return bool(self.thresholds) or self.measured or bool(self.blocks)
+        return bool(self.thresholds) or self.measured or bool(self.blocks) or self.leaves_out
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether rows are tested for being needed by a window that is kept."""
+        queries = self.schedule.get("queries", {}).values()
+        return any(q["out"] or q["shut"] for q in queries) or bool(self.schedule.get("always"))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
 from typing import Protocol
 
 from slackwater.plan.slots import Slots
 from slackwater.plan.tables import Plan
+from slackwater.planners.window_rules import DropPoint
+from slackwater.planners.window_schedule import Placing
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,19 @@ class Ruling:
     """A kept row weighs arrived over kept; otherwise one over its rate, as the paper has it."""
 
 
+@dataclass(frozen=True)
+class Leaving:
+    """Which share of windows each drop leaves out from now on, and which queries are given up meanwhile."""
+
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """By drop (`window_needs.points_of`)."""
+    shut: frozenset[str] = frozenset()
+    placing: Placing = "needed"
+    always: bool = False
+
+
+NO_PARTS: Mapping[str, float] = MappingProxyType({})
+"""Of a stream none of whose windows may be left out."""
 BLOCKS_AT_LEAST = 8
 """Fewer blocks would not tell how much one differs from another."""
 
@@ -108,10 +124,25 @@ class Ruler(Protocol):
     def paced(self) -> bool:
         """It keeps batches to an interval; where they follow each other at once it has no say."""
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
+    def leave(
+        self, stream: str, plan: Plan, slots: Slots, points: Mapping[str, DropPoint], size: int | None
+    ) -> Leaving:
+        """How many of the windows are left out that are still to be decided."""
+
+    def rule(
+        self,
+        stream: str,
+        plan: Plan,
+        slots: Slots,
+        size: int | None,
+        *,
+        least: float,
+        parts: Mapping[str, float] = NO_PARTS,
+    ) -> Ruling:
         """The ruling for the next batch of a stream; ``size`` is how many rows it has, where that is known.
 
         ``least`` is the least part of the batch that can be read, 1 where the source is read whole or not.
+        ``parts`` say of slots whose windows may be left out how much of the batch they need.
         """
 
 
@@ -121,16 +152,41 @@ class FixedRates:
 
     >>> from slackwater.plan.slots import Slot
     >>> slots = Slots((Slot(((), "", None), ("a", "b"), True),))
-    >>> list(FixedRates({"a": 0.1, "b": 0.5}).rule("s", Plan(), slots, None, least=1.0).thresholds.values())
+    >>> ruling = FixedRates({"a": 0.1, "b": 0.5}).rule("s", Plan(), slots, None, least=1.0, parts={})
+    >>> list(ruling.thresholds.values())
     [0.5]
     """
 
-    rates: Mapping[str, float]
+    rates: Mapping[str, float] = field(default_factory=dict)
     share: float = 1.0
     calibrated: bool = True
     paced: bool = False
+    drops: Mapping[str, float] = field(default_factory=dict)
+    """By query: the share of its windows that is left out; of those that are decided together the least."""
+    shut: frozenset[str] = frozenset()
+    placing: Placing = "needed"
+    always: bool = False
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
+    def leave(
+        self, stream: str, plan: Plan, slots: Slots, points: Mapping[str, DropPoint], size: int | None
+    ) -> Leaving:
+        """Shares as given, as far as the gap allows."""
+        shares = {
+            id_: min(min(self.drops.get(n, 0.0) for n in p.members), p.drop.gap / (p.drop.gap + 1))
+            for id_, p in points.items()
+        }
+        return Leaving(shares, self.shut, self.placing, self.always)
+
+    def rule(
+        self,
+        stream: str,
+        plan: Plan,
+        slots: Slots,
+        size: int | None,
+        *,
+        least: float,
+        parts: Mapping[str, float] = NO_PARTS,
+    ) -> Ruling:
         """Rates as given; the queries of a slot share the largest."""
         rates = {slot.id: max(self.rates.get(name, 1.0) for name in slot.steps) for slot in slots.sheddable}
         below = {slot: rate for slot, rate in rates.items() if rate < 1.0}

@@ -94,14 +94,15 @@ class DropPoint:
 def drop_points(stream: DropNode) -> tuple[DropPoint, ...]:
     """Where drops stand so that each is as early as it may be.
 
-    Guarantee: every query with a gap is in one point; no run of dropped windows of a point is more than any of
-    its queries allows. Variant: a drop moves towards the stream through aggregates over the same kind of
+    Guarantee: every query with a gap is in one point; no run of dropped windows of a point is more than any
+    of its queries allows. Variant: a drop moves towards the stream through aggregates over the same kind of
     window with the same keys. At a split, drops become one where the scaled gap leaves at least one window,
     early drops are not lost by it, and all have the same priority; else they stay below it.
 
     >>> leaf = DropNode("b", 3, 3, gap=2)
-    >>> drop_points(DropNode("s", readers=(DropNode("a", 3, 2, readers=(leaf,)),)))
-    (DropPoint(source='s', drop=DropWindow(size=5, slide=3, gap=2), members=('b',), kind='time', keys=(), priority=None),)
+    >>> found = drop_points(DropNode("s", readers=(DropNode("a", 3, 2, readers=(leaf,)),)))
+    >>> [(point.source, point.drop, point.members) for point in found]
+    [('s', DropWindow(size=5, slide=3, gap=2), ('b',))]
     """
     settled: list[DropPoint] = []
     moving = _behind(stream, settled)

@@ -44,15 +44,13 @@ class Run:
     """Windows that were kept though the coin would have dropped them: to be left out later."""
 
 
-def decide(
-    run: Run, gap: int, share: float, to: int, coin: Callable[[int], float]
-) -> tuple[list[int], Run]:
+def decide(run: Run, gap: int, share: float, to: int, coin: Callable[[int], float]) -> tuple[list[int], Run]:
     """The windows that are left out from where a run stands up to another, and the run after them.
 
-    Guarantee: no more than ``gap`` windows in a row are left out, ever. In the long run ``share`` of them are,
-    if that is less than gap/(gap + 1). Variant: one coin for each batch of ``gap`` windows, counted from
-    window 0. Where two batches in a row are to be dropped, a window is kept between them and owed; what is owed
-    is left out in batches that the coin keeps.
+    Guarantee: no more than ``gap`` windows in a row are left out, ever. In the long run ``share`` of them
+    are, if that is less than gap/(gap + 1). Variant: one coin for each batch of ``gap`` windows, counted from
+    window 0. Where two batches in a row are to be dropped, a window is kept between them and owed; what is
+    owed is left out in batches that the coin keeps.
     Reference: Tatbul, Zdonik (VLDB 2006), section 3.4. There the first window of every further batch is kept;
     here only where the run would be too long otherwise, or the share could not be had.
 
@@ -84,7 +82,7 @@ def decide(
 
 @dataclass(frozen=True)
 class QuerySchedule:
-    """The windows of one query, by where they start. What is not decided yet is kept, at least until it is."""
+    """The windows of one query, by where they start. What is not decided yet is kept until it is."""
 
     decided: int
     """Windows that start before it are decided."""
@@ -118,11 +116,13 @@ class Schedule:
     runs: Mapping[str, Run] = field(default_factory=dict)
     """By drop."""
     placing: Placing = "needed"
+    always: bool = False
+    """Test rows for being needed though all are: to see what it costs."""
 
-    @property
-    def drops(self) -> bool:
-        """Whether any window is left out or given up."""
-        return any(q.out or q.shut for q in self.queries.values())
+    def since(self, opened: Mapping[str, int]) -> Schedule:
+        """The same without windows that have closed; by query, where its first open one starts."""
+        queries = {n: q.since(opened.get(n, q.decided)) for n, q in self.queries.items()}
+        return replace(self, queries=queries)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -140,7 +140,7 @@ class Schedule:
             for name, q in value.get("queries", {}).items()
         }
         runs = {name: Run(**run) for name, run in value.get("runs", {}).items()}
-        return cls(pairs, runs, value.get("placing", "needed"))
+        return cls(pairs, runs, value.get("placing", "needed"), value.get("always", False))
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,11 @@ class Extent:
 def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedule:
     """The schedule after deciding on more windows; what was decided stays as it was.
 
-    Drops that are new, since the query set has changed, begin after what their queries had decided, with a window
-    that is kept: nobody knows how many have been left out in a row by then.
+    Drops that are new, since the query set has changed, begin after what their queries had decided, with a
+    window that is kept: nobody knows how many have been left out in a row by then. Windows of a query whose
+    contract has changed stay left out: their rows are gone.
     """
-    queries = {n: schedule.queries[n] for e in extents for n in e.point.members if n in schedule.queries}
+    queries = dict(schedule.queries)
     runs: dict[str, Run] = {}
     for extent in extents:
         drop, members = extent.point.drop, extent.point.members
@@ -185,7 +186,7 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
                 joined([*before.shut, *([(begin, end)] if shut and begin < end else [])]),
                 _thinned(before.thinned, begin, end, 0.0 if shut else extent.share),
             )
-    return Schedule(queries, runs, schedule.placing)
+    return replace(schedule, queries=queries, runs=runs)
 
 
 def _coins(salt: int, point: str) -> Callable[[int], float]:

@@ -16,6 +16,8 @@ from slackwater.plan.layout import FIRST_TIME, LAST_TIME
 from slackwater.plan.model import TupleWindow, Window
 from slackwater.plan.panes import Ints, candidates, starts
 from slackwater.plan.tables import StepPlan, Table
+from slackwater.planners.window_needs import ALL, inside
+from slackwater.planners.window_schedule import Range
 from slackwater.runtime.store import PaneStore, seen
 
 
@@ -61,6 +63,8 @@ class Closed:
 class _Runs:
     """Closed windows of one length over a store: merged columns, windows by groups."""
 
+    begin: Ints
+    """Where they start in time, or in rows numbered."""
     start: Ints
     end: Ints
     columns: Mapping[str, npt.NDArray[Any]]
@@ -80,11 +84,17 @@ class Closing:
         self._runs: dict[Window, _Runs | None] = {}
         self._members: dict[int, Ints] | None = None
 
-    def read(self, plans: Sequence[StepPlan], names: Sequence[str], since: Sequence[int]) -> Closed | None:
+    def read(
+        self,
+        plans: Sequence[StepPlan],
+        names: Sequence[str],
+        since: Sequence[int],
+        computed: Sequence[tuple[Range, ...]],
+    ) -> Closed | None:
         """The windows of alike steps that start at or after ``since`` of each; None where there are none.
 
         The steps differ in nothing but the member that they are. ``names`` are the columns that any
-        step with this window reads.
+        step with this window reads. ``computed`` says of each step where windows start that are not left out.
         """
         plan = plans[0]
         window = plan.step.window
@@ -104,6 +114,10 @@ class Closing:
         window_index, position = np.nonzero(present)
         if not isinstance(window, TupleWindow):
             keep = runs.start[window_index] >= np.array(since, dtype=np.int64)[owners[position]]
+            window_index, position = window_index[keep], position[keep]
+        if any(ranges != ALL for ranges in computed):
+            masks = np.array([inside(ranges, runs.begin) for ranges in computed])
+            keep = masks[owners[position], window_index]
             window_index, position = window_index[keep], position[keep]
         if not len(window_index):
             return None
@@ -132,8 +146,8 @@ class Closing:
             width = len(self._store.groups)
             first = columns[FIRST_TIME.id][:, :width].min(axis=1)
             last = columns[LAST_TIME.id][:, :width].max(axis=1)
-            return _Runs(first, last, columns)
-        return _Runs(start, start + window.size, columns)
+            return _Runs(start, first, last, columns)
+        return _Runs(start, start, start + window.size, columns)
 
     def _groups(self, member: int | None) -> Ints:
         if member is None:

@@ -7,18 +7,22 @@ A *result* is a table with ``ws``, ``we`` (bounds in microseconds), ``rows``, ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.language.render import quoted_name
-from slackwater.plan.model import Step, TupleWindow
+from slackwater.plan.model import Step, TimeWindow, TupleWindow
 from slackwater.plan.tables import StepPlan
+from slackwater.planners.window_schedule import QuerySchedule
 from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.answers import How
 from slackwater.runtime.closing import Closed
 from slackwater.runtime.expressions import evaluate
 
@@ -59,13 +63,27 @@ def result_of(plans: Sequence[StepPlan], closed: Closed, by_spark: EvaluateBySpa
 
 
 def answers_of(
-    step: Step, result: pa.Table, emitted_at: datetime, names: Sequence[str] = ()
+    step: Step,
+    result: pa.Table,
+    emitted_at: datetime,
+    names: Sequence[str] = (),
+    schedules: Sequence[QuerySchedule | None] = (),
 ) -> Iterator[AnswerBatch]:
     """A result as answers: one for each window, group and aggregated item.
 
-    ``names`` are those of the queries that the ``owner`` of each row counts.
+    ``names`` are those of the queries that the ``owner`` of each row counts, ``schedules`` what is left out
+    of their windows: answers that came while some were are a subset.
     """
     if result.num_rows == 0:
+        return
+    if any(s is not None and s.thinned for s in schedules):
+        shares = _shares(step, result, schedules)
+        for thinned in (False, True):
+            chosen = (shares > 0) == thinned
+            part = result.filter(pa.array(chosen))
+            for batch in answers_of(step, part, emitted_at, names):
+                how: How = "subset" if thinned else "exact"
+                yield replace(batch, how=how, rate=1.0 - shares[chosen]) if thinned else batch
         return
     keys = _keys(step, result)
     start, end = result["ws"].to_numpy(), result["we"].to_numpy()
@@ -90,6 +108,21 @@ def answers_of(
             rows=counted,
             emitted_at=emitted_at,
         )
+
+
+def _shares(
+    step: Step, result: pa.Table, schedules: Sequence[QuerySchedule | None]
+) -> npt.NDArray[np.float64]:
+    """Of each row, which share of windows was left out when its own was decided."""
+    owner = result["owner"].to_numpy() if len(schedules) > 1 else np.zeros(result.num_rows, dtype=np.int64)
+    shares = np.zeros(result.num_rows)
+    begun = result["ws"].to_numpy()
+    for number, schedule in enumerate(schedules):
+        for low, high, share in schedule.thinned if schedule is not None else ():
+            # windows over rows have no time that they start at: what holds now stands for it
+            there = (begun >= low) & (begun < high) if isinstance(step.window, TimeWindow) else True
+            shares[(owner == number) & there] = share
+    return shares
 
 
 def _keys(step: Step, result: pa.Table) -> dict[str, pa.Array]:

@@ -12,7 +12,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import TimeWindow
 from slackwater.plan.panes import AFTER_ALL, last_closed
-from slackwater.planners.decision import Decision, exact
+from slackwater.planners.decision import Decision, TurnKind, exact
 from slackwater.planners.ruling import Ruler
 from slackwater.runtime.board import Board
 from slackwater.runtime.clocks import Clocks, no_fault
@@ -164,7 +164,7 @@ class Engine:
                 self._warming.after(Answered(decision, before, source, session, plan, frame, seconds))
                 source.release(decision.offsets)
                 if source.ended(decision.offsets):
-                    self._end(stream, state)
+                    self._end(stream)
             except BaseException as error:
                 self.error = error
                 raise
@@ -185,10 +185,16 @@ class Engine:
         decision = exact(
             stream, state.turn + 1, number, version, watermark, offsets, sizes, self._driver_rows
         )
-        return self.load.ruled(decision, state.offsets)
+        return self.load.ruled(decision, state)
 
-    def _end(self, stream: str, state: StreamState) -> None:
-        decision = Decision(stream, state.turn + 1, "end", self.versions.latest, AFTER_ALL)
+    def _unfed(self, stream: str, kind: TurnKind, watermark: int) -> Decision:
+        """The decision of a turn without rows; windows are left out as was decided."""
+        state = self.state.streams[stream.lower()]
+        version, schedule = self.versions.latest, dict(state.schedule)
+        return Decision(stream, state.turn + 1, kind, version, watermark, schedule=schedule)
+
+    def _end(self, stream: str) -> None:
+        decision = self._unfed(stream, "end", AFTER_ALL)
         self.journal.write_record(decision)
         self._turn(decision, self.executor.session)
 
@@ -211,16 +217,13 @@ class Engine:
                 return False
             if not self._closes_some(stream, state, target):
                 return False
-            decision = Decision(stream, state.turn + 1, "tick", self.versions.latest, target)
-            self._unbidden(decision, recorded=False)
+            self._unbidden(self._unfed(stream, "tick", target), recorded=False)
             return True
 
     def move(self, stream: str, watermark: int) -> None:
         """Move the watermark of a stream, as the clock once did in a run that is now replayed."""
         with self.lock:
-            turn = self.state.streams[stream.lower()].turn + 1
-            decision = Decision(stream, turn, "tick", self.versions.latest, watermark)
-            self._unbidden(decision, recorded=False)
+            self._unbidden(self._unfed(stream, "tick", watermark), recorded=False)
 
     def _closes_some(self, stream: str, state: StreamState, target: int) -> bool:
         """Whether a window over time would close if the watermark moved to a target."""
@@ -260,7 +263,8 @@ class Engine:
             state.since.update(decision.offsets.get("since", {}))
         log.adopt(plan, stream)
         compiled = self.load.compiled(decision)
-        shed, meter = self.load.shed(decision, state.offsets)
+        drops = self.load.drops(decision)
+        shed, meter = self.load.shed(decision, state.offsets, drops)
         for source in compiled.values():
             self.executor.prepare(session, plan.catalog, source.views)
         step = self.state.step + 1
@@ -280,6 +284,7 @@ class Engine:
             self.sources[stream.lower()].cheap_to_read,
             self.load.slots(stream, decision.version),
             self._samples[stream.lower()],
+            drops,
             shed,
             meter,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.plan.model import TupleWindow
-from slackwater.plan.panes import AFTER_ALL, Ints, first_start, last_closed
+from slackwater.plan.panes import AFTER_ALL, Ints, first_start, last_closed, starts
 from slackwater.plan.tables import StepPlan
+from slackwater.planners.window_needs import ALL, inside
+from slackwater.planners.window_schedule import Range
 from slackwater.runtime.closing import Closing
 from slackwater.runtime.delivery import answers_of, read_results, result_of
 from slackwater.runtime.estimating import Estimated, answers, estimate, suspended_answers
@@ -25,6 +28,9 @@ from slackwater.runtime.store import PaneStore
 from slackwater.runtime.versions import whole_from
 from slackwater.runtime.work import Work
 from slackwater.spark.finish import bind_windows, finish_sql, having_sql, outputs_sql
+
+CHOSEN_AT_MOST = 20_000
+"""Windows that can be named one by one; of more all are computed, and those left out are not delivered."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,10 @@ class Finish:
         by_table: dict[str, list[StepPlan]] = defaultdict(list)
         for plan in self.work.plan.steps_on(source):
             if plan.step.window is not None and not plan.step.current:
+                shut = self.work.drops.shut(plan, closed, watermark)
+                shut = shut[shut >= self._since(plan)]
+                if len(shut):
+                    self._deliver_suspended(plan, shut)
                 store = [self.work.log.store(t) for t in plan.tables]
                 if all(s is not None for s in store):
                     by_table[plan.tables[0]].append(plan)
@@ -72,7 +82,8 @@ class Finish:
             wanted[plan.step.window] |= columns_of(plan)
         for family in self._families(plans):
             since = [self._since(plan) for plan in family]
-            windows = reader.read(family, sorted(wanted[family[0].step.window]), since)
+            computed = [self.work.drops.computed(plan.step.name) for plan in family]
+            windows = reader.read(family, sorted(wanted[family[0].step.window]), since, computed)
             if windows is not None and estimates:
                 windows = windows.without([estimates.get(plan.step.name) for plan in family])
             if windows is not None:
@@ -204,7 +215,8 @@ class Finish:
             )
             roots = [str(self.work.journal.root / p) for p in paths]
             self.work.executor.panes(self.work.session, roots, name, columns)
-            bind = partial(bind_windows, first=first, last=last)
+            chosen = self._chosen(plan, first, last)
+            bind = partial(bind_windows, first=first, last=last, chosen=chosen)
             if table.aggregate is not None:
                 aggregate = functions.aggregate(table.aggregate)
                 assert aggregate is not None
@@ -214,25 +226,48 @@ class Finish:
             views[table_id] = name
         sql = finish_sql(plan, dict(self.work.plan.tables), dict(self.work.plan.columns), views, functions)
         folder = self.work.output(plan.step.name)
-        self.work.executor.write(
-            self.work.session, bind_windows(sql, first=first, last=last), folder, None, None
-        )
+        self.work.executor.write(self.work.session, bind(sql), folder, None, None)
         self._deliver([plan], folder, sampled)
+
+    def _chosen(self, plan: StepPlan, first: int, last: int) -> Sequence[bool]:
+        """Which of the windows from one to another are computed; none are named where all are."""
+        ranges, window = self.work.drops.computed(plan.step.name), plan.step.window
+        assert window is not None
+        if ranges == ALL or last - first >= CHOSEN_AT_MOST:
+            return ()
+        return list(map(bool, inside(ranges, starts(window, np.arange(first, last + 1)))))
 
     def _deliver(self, plans: list[StepPlan], result: pa.Table | Path, without: Ints | None = None) -> None:
         """Hand a result on to readers, and to the sinks without the windows that start at given times."""
-        step = plans[0].step
+        step, drops = plans[0].step, self.work.drops
         names = [plan.step.name for plan in plans] if len(plans) > 1 else []
+        # windows over rows have no time that they start at; those that are left out are not here
+        delivered = ALL if isinstance(step.window, TupleWindow) or names else drops.delivered(step.name)
+        schedules = [drops.of(plan.step.name) for plan in plans]
         if step.published:
             at = self.work.now()
             self.work.answers.append(
                 lambda: chain.from_iterable(
-                    answers_of(step, less(table, without), at, names)
+                    answers_of(step, less(within(table, delivered), without), at, names, schedules)
                     for table in ([result] if isinstance(result, pa.Table) else read_results(result))
                 )
             )
         if self.work.plan.steps_on(step.name):
-            self.work.handed[step.name.lower()] = self._whole(plans[0], result)
+            self.work.handed[step.name.lower()] = self._needed(plans[0], self._whole(plans[0], result))
+
+    def _needed(self, plan: StepPlan, result: pa.Table | Path) -> pa.Table | Path:
+        """A result without the windows that nobody who reads it needs."""
+        work, name = self.work, plan.step.name
+        ranges = work.drops.handed(name)
+        if isinstance(plan.step.window, TupleWindow) or ranges == ALL:
+            return result
+        if isinstance(result, pa.Table):
+            return within(result, ranges)
+        folder, view = work.output(f"{name} needed"), "handed__needed"
+        work.executor.panes(work.session, [str(result)], view, [])
+        tests = " OR ".join(f"(ws >= {low} AND ws < {high})" for low, high in ranges) or "false"
+        work.executor.write(work.session, f"SELECT * FROM {view} WHERE {tests}", folder, None, None)
+        return folder
 
     def _whole(self, plan: StepPlan, result: pa.Table | Path) -> pa.Table | Path:
         """A result without windows up to the last that a sampled batch may have a part in.
@@ -240,7 +275,8 @@ class Finish:
         Such a window is missing or too low, and readers that count rows go by their order: no gaps then.
         """
         work, window = self.work, plan.step.window
-        if work.samples.empty or window is None or isinstance(window, TupleWindow):
+        never = work.samples.empty and work.drops.idle
+        if never or window is None or isinstance(window, TupleWindow):
             return result
         since = whole_from(work.state.partial_since, plan)
         if first_start(window, work.state.watermark(plan.step.path.source)) >= since:
@@ -283,6 +319,11 @@ class Finish:
             times = [at for table_id, at in horizons.items() if not work.plan.tables[table_id].tuples]
             work.samples.prune(BATCHES, min(times, default=watermark))
             work.samples.compact(BATCHES, work.step)
+
+
+def within(table: pa.Table, ranges: tuple[Range, ...]) -> pa.Table:
+    """A result without the windows that start outside of ranges."""
+    return table if ranges == ALL else table.filter(pa.array(inside(ranges, table["ws"].to_numpy())))
 
 
 def less(table: pa.Table, starts: Ints | None) -> pa.Table:

@@ -17,9 +17,10 @@ from slackwater.plan.slots import Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
-from slackwater.planners.ruling import Ruling
+from slackwater.planners.ruling import NO_PARTS, Leaving, Ruling
 from slackwater.planners.sampling import Rates, StreamLoad, plan_rates, reading_seconds, terms_of, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
+from slackwater.planners.window_rules import DropPoint
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
 from slackwater.runtime.statistician import Statistician
@@ -142,7 +143,22 @@ class Governor:
         self._streams = dict(other._streams)
         return self
 
-    def rule(self, stream: str, plan: Plan, slots: Slots, size: int | None, *, least: float) -> Ruling:
+    def leave(
+        self, stream: str, plan: Plan, slots: Slots, points: Mapping[str, DropPoint], size: int | None
+    ) -> Leaving:
+        """How many windows are left out from now on."""
+        return Leaving()
+
+    def rule(
+        self,
+        stream: str,
+        plan: Plan,
+        slots: Slots,
+        size: int | None,
+        *,
+        least: float,
+        parts: Mapping[str, float] = NO_PARTS,
+    ) -> Ruling:
         """The least level at which the batch keeps to its time."""
         name = stream.lower()
         turn = self._turns[name] = self._turns.get(name, -1) + 1

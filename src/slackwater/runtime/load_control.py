@@ -7,18 +7,29 @@ from dataclasses import replace
 
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.operators import counted, operators_of
+from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
-from slackwater.planners.ruling import Ruler, choose_blocks, least_share
+from slackwater.planners.ruling import Leaving, Ruler, choose_blocks, least_share
+from slackwater.planners.window_needs import need_bits, points_of
+from slackwater.planners.window_rules import DropPoint
+from slackwater.planners.window_schedule import Extent, Schedule, extended
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.shedding import Shed, Took
+from slackwater.runtime.state import StreamState
 from slackwater.runtime.turn import compile_stream
+from slackwater.runtime.window_drops import WindowDrops
 from slackwater.runtime.work import Work
 from slackwater.spark.execute import Executor
 from slackwater.spark.shed import Meter
 from slackwater.spark.source import Offsets, StreamSource
 from slackwater.spark.statement import Compiled, Shedding
+
+AHEAD = 1.5
+"""How much further than the last one a batch may reach for its windows to be decided before it comes."""
+ROWS_AHEAD = 4096
+"""The same for windows over rows of which nobody knows how many come."""
 
 
 class LoadControl:
@@ -39,6 +50,9 @@ class LoadControl:
         self._salt = salt
         self._meter = Meter(executor.session)
         self._slots: dict[tuple[str, int], Slots] = {}
+        self._points: dict[tuple[str, int], dict[str, DropPoint]] = {}
+        self._ahead: dict[str, int] = {}
+        """By stream: how far the next batch may reach in time, judged by those before it."""
         self._compiled: dict[tuple[str, int, str], dict[str, Compiled]] = {}
 
     def introduce(self, stream: str, catalog: Catalog) -> None:
@@ -54,24 +68,41 @@ class LoadControl:
         key = (stream.lower(), version)
         if key not in self._slots:
             self._slots = {k: v for k, v in self._slots.items() if k[0] != key[0]}
-            self._slots[key] = slots_of(self._plan_of(version), stream, self._executor.unsampled)
+            plan, exactly = self._plan_of(version), set(self._executor.unsampled)
+            if not self._sources[key[0]].identifies_rows:
+                # a sample of rows that have no number of their own would be another one on a replay
+                exactly |= plan.steps.keys()
+            self._slots[key] = slots_of(plan, stream, exactly)
         return self._slots[key]
 
-    def ruled(self, decision: Decision, before: Offsets | None) -> Decision:
-        """The decision with the rates that the load asks for, given the offsets of the last batch."""
-        source = self._sources[decision.stream.lower()]
+    def points(self, stream: str, version: int) -> dict[str, DropPoint]:
+        """The window drops of a version of the query set on a stream."""
+        key = (stream.lower(), version)
+        if key not in self._points:
+            self._points = {k: v for k, v in self._points.items() if k[0] != key[0]}
+            self._points[key] = points_of(self._plan_of(version), stream)
+        return self._points[key]
+
+    def ruled(self, decision: Decision, state: StreamState) -> Decision:
+        """The decision with the rates and the windows that the load asks for, given how the stream stands."""
+        source, before = self._sources[decision.stream.lower()], state.offsets
         slots = self.slots(decision.stream, decision.version)
+        points = self.points(decision.stream, decision.version)
         ruler = self.ruler
         watched = isinstance(ruler, Governor) and ruler.measures_all
-        if ruler is None or not (slots.sheddable or watched) or not source.identifies_rows:
-            return decision
-        if ruler.paced and source.as_fast_as_it_goes:
-            return decision
+        unruled = ruler is None or not (slots.sheddable or points or watched)
+        if unruled or (ruler is not None and ruler.paced and source.as_fast_as_it_goes):
+            return replace(decision, schedule=self._scheduled(decision, state, Leaving(), None).to_json())
+        assert ruler is not None
         size = source.size(decision.offsets, before)
-        whole = len(slots.sheddable) == len(slots.all)
         plan = self._plan_of(decision.version)
-        there = source.blocks(decision.offsets, before) if source.skips and whole else []
-        ruling = ruler.rule(decision.stream, plan, slots, size, least=least_share(there))
+        leaving = ruler.leave(decision.stream, plan, slots, points, size) if points else Leaving()
+        schedule = self._scheduled(decision, state, leaving, size)
+        parts = self._parts(decision, state, slots, schedule)
+        # of a batch in blocks nobody gets all rows
+        whole = all(slot.sheddable or parts.get(slot.id) == 0.0 for slot in slots.all)
+        there = source.blocks(decision.offsets, before) if source.skips and whole and slots.sheddable else []
+        ruling = ruler.rule(decision.stream, plan, slots, size, least=least_share(there), parts=parts)
         blocks, share = choose_blocks(there, ruling.share, f"{self._salt}/{decision.turn}")
         return replace(
             decision,
@@ -85,38 +116,95 @@ class LoadControl:
             sizes=dict(ruling.sizes),
             calibrated=ruling.calibrated,
             salt=self._salt,
+            schedule=schedule.to_json() if points or state.schedule else {},
         )
+
+    def _scheduled(
+        self, decision: Decision, state: StreamState, leaving: Leaving, size: int | None
+    ) -> Schedule:
+        """The schedule of windows, decided as far as the rows of a batch may reach."""
+        plan, stream = self._plan_of(decision.version), decision.stream
+        schedule = replace(Schedule.from_json(state.schedule), placing=leaving.placing, always=leaving.always)
+        extents = []
+        for id_, point in self.points(stream, decision.version).items():
+            if point.kind == "rows":
+                low = state.counted.get(plan.steps[point.members[0]].tables[0], 0)
+                high = low + (size if size is not None and point.source == stream.lower() else ROWS_AHEAD)
+            else:
+                reach = self._reach(decision, state, point.drop.size)
+                if reach is None:
+                    continue
+                low, high = reach
+            share, shut = leaving.shares.get(id_, 0.0), leaving.shut & set(point.members)
+            extents.append(Extent(point, id_, low, high, share, shut))
+        return extended(schedule, extents, self._salt)
+
+    def _reach(self, decision: Decision, state: StreamState, size: int) -> tuple[int, int] | None:
+        """Where windows may start that are not decided yet and that rows of the batch may be in."""
+        low, high = decision.offsets.get("from"), decision.offsets.get("to")
+        if low is not None and high is not None:
+            return (int(low) - size if state.latest is None else state.latest + 1), int(high)
+        if state.latest is None:
+            return None
+        return state.latest + 1, state.latest + 1 + self._ahead.get(decision.stream.lower(), 0)
+
+    def _parts(
+        self, decision: Decision, state: StreamState, slots: Slots, schedule: Schedule
+    ) -> dict[str, float]:
+        """By slot whose windows may be left out: how much of the batch it needs, rows coming evenly."""
+        reach = self._reach(decision, state, 0)
+        drops = WindowDrops(self._plan_of(decision.version), decision.stream, schedule)
+        return drops.parts(slots, *reach) if reach is not None and schedule.queries else {}
+
+    def drops(self, decision: Decision) -> WindowDrops:
+        """The windows that a decision leaves out."""
+        schedule = Schedule.from_json(decision.schedule)
+        low = decision.watermark if decision.kind == "batch" else -AFTER_ALL
+        plan = self._plan_of(decision.version)
+        return WindowDrops(plan, decision.stream, schedule, decision.leaves_out, low)
 
     def compiled(self, decision: Decision) -> dict[str, Compiled]:
         """The texts that carry a decision out: plain ones where nothing is tested and nothing measured."""
         stream, plan = decision.stream, self._plan_of(decision.version)
         mode = "exact" if not decision.sheds else "measured" if not decision.thresholds else "shed"
         mode = "blocks" if decision.blocks else mode
+        mode += "/windows" if decision.leaves_out else ""
         key = (stream.lower(), decision.version, mode)
         if key not in self._compiled:
             self._compiled = {k: v for k, v in self._compiled.items() if k[0] != key[0] or k[1] == key[1]}
             slots = self.slots(stream, decision.version) if mode != "exact" else Slots()
             nodes = operators_of(plan, stream, slots) if mode != "exact" else ()
-            prefixes = tuple(nodes[i].prefix for i in counted(nodes))
-            self._compiled[key] = compile_stream(
-                plan, stream, Shedding(slots, mode == "blocks", mode != "measured", prefixes)
+            shedding = Shedding(
+                slots,
+                blocks=bool(decision.blocks),
+                tested=bool(decision.thresholds or decision.blocks),
+                counted=tuple(nodes[i].prefix for i in counted(nodes)),
+                bits=need_bits(plan, slots) if decision.leaves_out else {},
+                leaves_out=decision.leaves_out,
             )
+            self._compiled[key] = compile_stream(plan, stream, shedding)
         return self._compiled[key]
 
-    def shed(self, decision: Decision, before: Offsets | None) -> tuple[Shed | None, Meter | None]:
+    def shed(
+        self, decision: Decision, before: Offsets | None, drops: WindowDrops
+    ) -> tuple[Shed | None, Meter | None]:
         """How a batch is thinned out or measured, and what measures it; nothing where it is taken whole."""
-        if not decision.sheds:
+        if not decision.sheds or decision.kind != "batch":
             return None, None
         source = self._sources[decision.stream.lower()]
         # elsewhere Spark counts the rows that it reads, since offsets may have gaps
         exact = source.knows_size or bool(decision.blocks)
         size = source.size(decision.offsets, before) if exact else None
         plan, slots = self._plan_of(decision.version), self.slots(decision.stream, decision.version)
-        return Shed(plan, slots, decision, size), self._meter
+        return Shed(plan, slots, decision, size, drops=drops), self._meter
 
     def learn(self, decision: Decision, work: Work, latest: int | None, seconds: float) -> None:
         """Tell the governor how a batch went; ``latest`` is the largest time before it."""
         times = self._meter.read() if work.meter is not None else {}
+        if latest is not None and work.state.latest is not None:
+            name = decision.stream.lower()
+            came = round(AHEAD * (work.state.latest - latest))
+            self._ahead[name] = max(came, self._ahead.get(name, 0) * 3 // 4)
         if not isinstance(self.ruler, Governor) or decision.kind != "batch":
             return
         low, high = decision.offsets.get("from"), decision.offsets.get("to")

@@ -20,7 +20,7 @@ from slackwater.runtime.shedding import Shed, threshold
 from slackwater.runtime.work import Work
 from slackwater.spark.execute import DataFrame
 from slackwater.spark.shed import shed_frame
-from slackwater.spark.statement import BASE, Statement, companions, key_names
+from slackwater.spark.statement import BASE, WHOLE, Statement, companions, key_names
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Scan:
         passes = len(compiled.statements) + len(compiled.emits)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
         shed = work.shed if source.lower() == work.decision.stream.lower() else None
-        if shed is not None and shed.tested:
-            frame = shed_frame(frame, work.decision.salt, threshold(shed.root))
+        if shed is not None and (shed.tested or shed.needed):
+            frame = shed_frame(frame, work.decision.salt, threshold(shed.root), shed.needed)
         with work.executor.batch_view(work.session, frame, view, keep=passes > 1 and not cheap):
             for part, statement in enumerate(compiled.statements):
                 with self._measured(statement.table, statement.table):
@@ -50,7 +50,8 @@ class Scan:
                 if shed is not None and shed.suspended(work.slots.by_step[name.lower()]):
                     continue
                 with self._measured(name, ""):
-                    self._emit(name, Statement(name, sql).bind(view, self._numbers(since, 0, shed)), shed)
+                    numbers = self._numbers(since, 0, shed, work.drops.numbers(source))
+                    self._emit(name, Statement(name, sql).bind(view, numbers), shed)
 
     def _measured(self, name: str, table_id: str) -> AbstractContextManager[None]:
         """Have Spark count what a pass costs, where the batch is measured."""
@@ -66,8 +67,10 @@ class Scan:
             return work.executor.collect(work.session, sql), None
         return work.executor.collect_counted(work.session, sql)
 
-    def _numbers(self, since: int, first: int, shed: Shed | None) -> tuple[int, ...]:
-        return shed.parameters(since, first) if shed is not None else (since, first)
+    def _numbers(
+        self, since: int, first: int, shed: Shed | None, needs: tuple[int, ...] = ()
+    ) -> tuple[int, ...]:
+        return (*(shed.parameters(since, first) if shed is not None else (since, first, WHOLE)), *needs)
 
     def _fetched(self, statement: Statement) -> bool:
         """Whether the rows of a pass come to the driver; otherwise Spark writes them."""
@@ -77,8 +80,15 @@ class Scan:
         )
 
     def _bound(self, statement: Statement, view: str, since: int, shed: Shed | None) -> str:
+        return statement.bind(view, self._parameters(statement, since, shed))
+
+    def _parameters(self, statement: Statement, since: int, shed: Shed | None) -> tuple[int, ...]:
         first = self.work.state.counted.get(statement.table, 0)
-        return statement.bind(view, self._numbers(since, first, shed))
+        table, drops = self.work.plan.tables.get(statement.table), self.work.drops
+        if table is not None and table.tuples:
+            return self._numbers(since, first, shed, drops.row_numbers(statement.table, first))
+        source = table.source if table is not None else self.work.decision.stream
+        return self._numbers(since, first, shed, drops.numbers(source))
 
     def _fetch(
         self, statement: Statement, view: str, since: int, shed: Shed | None
@@ -104,7 +114,11 @@ class Scan:
         before = sum(f.rows for f in work.log.files(table_id))
         work.log.added_folder(table_id, folder)
         work.state.sizes[table_id] = sum(f.rows for f in work.log.files(table_id)) - before
-        if table.tuples:
+        if statement.numbering:
+            counting = statement.bind_numbering(view, self._parameters(statement, since, shed))
+            seen = work.executor.collect(work.session, counting)["n"][0].as_py()
+            work.state.counted[table_id] = work.state.counted.get(table_id, 0) + seen
+        elif table.tuples:
             self._counted_in_files(table_id, folder)
 
     def _keep(
@@ -189,8 +203,9 @@ class Scan:
         if shed is not None:
             shed.count(rows, read)
             counts.arrived = shed.arrived
-            # rows that were dropped unread are late as often as those that were read
-            scale = shed.arrived / passed if passed else 1.0
+            # rows that were dropped unread are late as often as those that were read; late ones, and those
+            # without a time, lie in no window that is left out
+            scale = shed.arrived / passed if passed and not shed.needed else 1.0
         counts.unreadable += round((passed - readable) * scale)
         counts.late += round(late * scale)
         counts.latest = pc.max(rows["__latest"]).as_py()

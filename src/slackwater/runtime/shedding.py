@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,15 @@ from slackwater.plan.slots import Slot, Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
 from slackwater.runtime.samples import BATCH_SCHEMA, Span
+from slackwater.runtime.window_drops import WindowDrops
 from slackwater.spark.statement import FREQUENT_AT_MOST, WHOLE, companions
 
 COUNTING = ("__arrived", "__readable", "__latest", "__earliest", "__kept_", "__node_", "__late")
 """How the columns begin that count a batch and are no partials."""
 
 
+LOOKOUT = 1 / 256
+"""Of the rows that no window needs, how many are kept to tell how late it is."""
 UNTOLD = 1_000_000
 """How much larger a batch is made for weights that its counts have no say in."""
 
@@ -68,6 +72,8 @@ class Shed:
     """The least time among the rows kept that are not late."""
     told: bool = True
     """Whether how many rows arrived is known; otherwise it is guessed from those that passed."""
+    drops: WindowDrops | None = None
+    """Which windows are left out, where some are."""
 
     @property
     def rates(self) -> Mapping[str, float]:
@@ -113,13 +119,27 @@ class Shed:
         """Whether the batch surely had no row that a window could miss."""
         return self.earliest is None if self.sees_all else self.told and self.arrived == 0
 
-    @property
+    @cached_property
+    def needed(self) -> tuple[int, ...]:
+        """The times of which all rows are kept, as cells; none where that is all of them."""
+        cells = self.drops.root(self.slots) if self.drops is not None and self.drops.tested else None
+        return () if cells is None else (cells.base, cells.width, *cells.bits)
+
+    @cached_property
     def root(self) -> float:
-        """The largest rate of all: what the batch itself is cut to before anything is parsed."""
+        """The largest rate of all: what the batch itself is cut to before anything is parsed.
+
+        Slots whose windows may be left out need all rows of some times, whatever the rate. Some rows are kept
+        all the same: they tell how late it is.
+        """
         if self.decision.sizes:
             # a row's size is known only when it has been read
             return 1.0
-        return max((max(self.rate(slot), self.rare_rate(slot)) for slot in self.slots.all), default=1.0)
+        left_out = self.drops.needed(self.slots) if self.drops is not None and self.needed else {}
+        rates = [
+            max(self.rate(slot), self.rare_rate(slot)) for slot in self.slots.all if slot.id not in left_out
+        ]
+        return max([*rates, LOOKOUT] if left_out else rates, default=1.0)
 
     @property
     def distinct(self) -> list[float]:
@@ -162,6 +182,8 @@ class Shed:
             self.arrived = passed
         elif read is not None:
             self.arrived = read
+        elif self.needed:
+            self.told, self.arrived = False, passed
         else:
             self.told = False
             self.arrived = round(passed / self.root) if passed else 0

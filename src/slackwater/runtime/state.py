@@ -49,6 +49,8 @@ class StreamState:
     """Tables whose panes times groups outgrew the driver: Spark reads them."""
     extremes: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By partial: the smallest and largest value seen, so that limits allow for what a sample misses."""
+    schedule: dict[str, Any] = field(default_factory=dict)
+    """Which windows are left out, as far as that has been decided."""
     arrived: int = 0
     late: int = 0
     unreadable: int = 0

@@ -52,10 +52,12 @@ def scripted_session(
     fault: Callable[[str], None] = no_fault,
     ends: bool = True,
     ruler: Ruler | None = None,
+    spans: Mapping[str, Sequence[tuple[int, int]]] | None = None,
 ) -> Session:
-    """A session over given batches, not yet started."""
+    """A session over given batches, not yet started; ``spans``: from when to when they are, as of a trace."""
     sources = {
-        name.lower(): partial(_scripted, batches=tables, ends=ends) for name, tables in batches.items()
+        name.lower(): partial(_scripted, batches=tables, ends=ends, spans=(spans or {}).get(name, ()))
+        for name, tables in batches.items()
     }
     session = Session(spark, state, settings or Settings(), clocks or Clocks(), fault, sources, ruler)
     for name, (function, returns) in (functions or {}).items():
@@ -66,8 +68,15 @@ def scripted_session(
     return session
 
 
-def _scripted(spark: SparkSession, stream: Any, *, batches: Sequence[pa.Table], ends: bool) -> ScriptedSource:
-    return ScriptedSource(spark, stream, batches, ends=ends)
+def _scripted(
+    spark: SparkSession,
+    stream: Any,
+    *,
+    batches: Sequence[pa.Table],
+    ends: bool,
+    spans: Sequence[tuple[int, int]],
+) -> ScriptedSource:
+    return ScriptedSource(spark, stream, batches, ends=ends, spans=spans)
 
 
 def take_turns(session: Session, batches: Mapping[str, Sequence[pa.Table]]) -> None:

@@ -10,8 +10,10 @@ from itertools import chain
 import numpy as np
 
 from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL
+from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.ruling import BLOCKS_AT_LEAST
+from slackwater.planners.window_needs import need_bits
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.estimating import suspended_answers
 from slackwater.runtime.finishing import Finish
@@ -56,6 +58,8 @@ class Turn(Work):
             if rows is not None:
                 Scan(self).handed(plan, rows)
             Finish(self).windows(name, handed_watermark(self.state, stream, self.plan, name))
+        if not self.drops.idle:
+            self.state.schedule = self.drops.rest(self.state.watermarks, self.state.counted).to_json()
 
     def _note_sample(self) -> None:
         """Keep what a sampled batch has let through: its rows weigh what these counts say."""
@@ -153,6 +157,11 @@ def compile_stream(plan: Plan, stream: str, shedding: Shedding = EXACT) -> dict[
     """The statements of a stream and of every step over it that others read."""
     compiled = {stream.lower(): compile_source(plan, stream, stream=True, shedding=shedding)}
     for step in plan.steps_of_stream(stream):
-        if step.step.aggregates and plan.steps_on(step.step.name):
-            compiled[step.step.name.lower()] = compile_source(plan, step.step.name, stream=False)
+        name = step.step.name
+        if step.step.aggregates and plan.steps_on(name):
+            nested = EXACT
+            if shedding.leaves_out:
+                slots = slots_of(plan, name)
+                nested = Shedding(slots, tested=False, bits=need_bits(plan, slots), leaves_out=True)
+            compiled[name.lower()] = compile_source(plan, name, stream=False, shedding=nested)
     return compiled

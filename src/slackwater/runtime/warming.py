@@ -131,14 +131,15 @@ class Warming:
         rows = batch.frame(way.blocks)
         if rows is None:
             return None
-        shed, meter = self._load.shed(way, batch.before)
+        drops = self._load.drops(way)
+        shed, meter = self._load.shed(way, batch.before, drops)
         assert shed is not None
         assert isinstance(meter, Meter)
         compiled = self._load.compiled(way)[way.stream.lower()]
         self._executor.prepare(batch.session, batch.plan.catalog, compiled.views)
         view = f"{safe_name(way.stream)}__batch"
         thin = shed_frame(rows, way.salt, threshold(NEXT_TO_NOTHING))
-        numbers = shed.parameters(way.watermark, 0)
+        numbers = (*shed.parameters(way.watermark, 0), *drops.numbers(way.stream))
         texts = [*compiled.statements, *(Statement(n, sql) for n, sql in compiled.emits.items())]
         texts = [text for text in texts if table in (None, text.table)]
         keep = len(texts) > 1 and not batch.source.cheap_to_read

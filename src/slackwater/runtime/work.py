@@ -19,6 +19,7 @@ from slackwater.runtime.log import PaneLog
 from slackwater.runtime.samples import SampleLog
 from slackwater.runtime.shedding import Shed
 from slackwater.runtime.state import StreamState
+from slackwater.runtime.window_drops import WindowDrops
 from slackwater.spark.execute import Executor, SparkSession
 from slackwater.spark.shed import Meter
 from slackwater.spark.statement import Compiled
@@ -44,6 +45,7 @@ class Work:
     """Whether reading the batch again costs less than keeping it."""
     slots: Slots
     samples: SampleLog
+    drops: WindowDrops
     shed: Shed | None = None
     """How the batch is thinned out, or measured; None where it is taken whole."""
     meter: Meter | None = None

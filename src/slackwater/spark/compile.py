@@ -7,8 +7,9 @@ been applied to the batch before. The plain texts are those of a stream that she
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from slackwater.plan.layout import FIRST_TIME, LAST_TIME
 from slackwater.plan.model import Path, Step
 from slackwater.plan.passes import chunks, orders
 from slackwater.plan.signature import Signature, probe_rows, values_listed
@@ -26,14 +27,18 @@ from slackwater.spark.statement import (
     aggregate,
     condition,
     frequent,
+    has_bit,
     in_order,
     key_names,
     keys_of,
     lookups_of,
+    need_of,
     pane,
-    rows_of,
     since,
 )
+
+COUNTING = (Column(None, None, None, "count({x})", "sum"), FIRST_TIME, LAST_TIME)
+"""Columns of windows over rows that count the rows and say when they were."""
 
 
 def compile_source(plan: Plan, source: str, *, stream: bool, shedding: Shedding = EXACT) -> Compiled:
@@ -77,7 +82,7 @@ def _counting(statements: list[Statement], shedding: Shedding) -> list[Statement
     for index, statement in enumerate(statements):
         if "/*counts*/" in statement.sql:
             sql = statement.sql.replace("/*counts*/", ", " + ", ".join(items))
-            counting = Statement(statement.table, sql, statement.columns, True)
+            counting = replace(statement, sql=sql, counts=True)
             rest = statements[:index] + statements[index + 1 :]
             return [counting, *(_plain(s) for s in rest)]
     late = f"{since()} IS NOT TRUE"
@@ -85,12 +90,12 @@ def _counting(statements: list[Statement], shedding: Shedding) -> list[Statement
     by = ["s.__block AS block"] if shedding.blocks else []
     group = " GROUP BY s.__block" if shedding.blocks else ""
     selected = ", ".join(["CAST(NULL AS BIGINT) AS pane", *by, *items])
-    base = f"SELECT {selected} FROM {rows_of(())}{group}"
+    base = f"SELECT {selected} FROM {shedding.rows(())}{group}"
     return [Statement(BASE, base, (), True), *(_plain(s) for s in statements)]
 
 
 def _plain(statement: Statement) -> Statement:
-    return Statement(statement.table, statement.sql.replace("/*counts*/", ""), statement.columns)
+    return replace(statement, sql=statement.sql.replace("/*counts*/", ""))
 
 
 @dataclass(frozen=True)
@@ -111,8 +116,11 @@ class _Inputs:
         named = [f"{sql} AS {name}" for sql, name in self.arguments.items()]
         return named + [f"({sql}) AS {name}" for sql, name in self.conditions.items()]
 
-    def aggregate(self, column: Column, *, sampled: bool, tau: str | None = None) -> str:
-        test = self.conditions[column.condition] if column.condition is not None else None
+    def aggregate(
+        self, column: Column, *, sampled: bool, tau: str | None = None, needed: str | None = None
+    ) -> str:
+        tests = [self.conditions[column.condition]] if column.condition is not None else []
+        test = " AND ".join([*([needed] if needed is not None else []), *tests]) or None
         argument = self.arguments[column.argument] if column.argument is not None else None
         return aggregate(column, test, argument, sampled=sampled, tau=tau)
 
@@ -133,7 +141,8 @@ def _flagged(
         aggregates = []
         for column, path, slot in zip(chunk, paths, slots, strict=True):
             operators = tuple(named.get(p, p) if isinstance(p, str) else p for p in path)
-            test = condition(operators, shedding.test(slot, table.keys))
+            needed = shedding.needed(column.path)
+            test = condition(operators, needed, shedding.test(slot, table.keys))
             if column.condition is not None:
                 test = f"{test} AND ({column.condition})"
             tests.append(test)
@@ -147,7 +156,7 @@ def _flagged(
             wanted = "" if "true" in tests else f" AND ({' OR '.join(dict.fromkeys(tests))})"
             where = f" WHERE {since()}{wanted}"
         counts = "" if grouped else "/*counts*/"
-        rows = rows_of(lookups_of(chunk), _guards(chunk, slots, shedding))
+        rows = shedding.rows(lookups_of(chunk), _guards(chunk, slots, shedding))
         strata = [s for s in dict.fromkeys(slots) if s is not None and s.keys and s.keys == table.keys]
         items = [f"({sql}) AS {name.removeprefix('s.')}" for sql, name in named.items()]
         items += [shedding.frequent_sql(slot) for slot in strata if shedding.tested]
@@ -166,7 +175,8 @@ def _guards(columns: tuple[Column, ...], slots: Sequence[Slot | None], shedding:
     wanting: dict[str, dict[str | None, None]] = {}
     for column, slot in zip(columns, slots, strict=True):
         for lookup in column.path.lookups if column.path is not None else ():
-            wanting.setdefault(lookup.alias, {})[shedding.test(slot)] = None
+            tests = [t for t in (shedding.needed(column.path), shedding.test(slot)) if t is not None]
+            wanting.setdefault(lookup.alias, {})[" AND ".join(tests) or None] = None
     return {
         alias: f"({' OR '.join(t for t in tests if t is not None)})"
         for alias, tests in wanting.items()
@@ -187,26 +197,41 @@ def _physical(
     slot = shedding.slots.at(path)
     sized = slot is not None and slot.summed is not None and shedding.tested
     thinned = shedding.sized_test(slot) if slot is not None and sized else shedding.test(slot)
-    test = condition(in_order(path, order), thinned)
+    test = condition(in_order(path, order), None if table.tuples else shedding.needed(path), thinned)
     tau = shedding.tau(slot) if slot is not None and sized else None
     inputs = _Inputs.of(columns)
     blocks = ["s.__block AS block"] if shedding.blocks else []
     inner = ["s.__t", "s.__part", "s.__seq", "s.__p", "s.__i", *blocks, *keys_of(table)]
     inner += inputs.items()
-    rows = f"SELECT {', '.join(inner)} FROM {rows_of(path.lookups)} WHERE {since()} AND {test}"
+    rows = f"SELECT {', '.join(inner)} FROM {shedding.rows(path.lookups)} WHERE {since()} AND {test}"
     by_time = f"s.__t - pmod(s.__t, {table.width})"
+    by_number = table.tuples and shedding.leaves_out
     if table.tuples:
         rows = _numbered(rows)
         by_time = f"s.__n - pmod(s.__n, {table.width})"
+    if by_number:
+        need = need_of("s.__n", "s.__p", "s.__i", shedding.need_position)
+        rows = f"SELECT s.*, {need} AS __need FROM ({rows}) s"
     names = ["pane", *(["block"] if shedding.blocks else []), *key_names(table)]
     if table.kind in ("rows", "states"):
         kept = ", ".join([f"{by_time} AS pane", *key_names(table), "s.__t", "s.__part", "s.__seq"])
-        return Statement(id_, f"SELECT {kept} FROM ({rows}) s")
-    aggregates = [inputs.aggregate(c, sampled=slot is not None, tau=tau) for c in columns]
+        counting = f"SELECT count(*) AS n FROM ({rows}) s" if by_number else ""
+        where = f" WHERE {has_bit(0)}" if by_number else ""
+        return Statement(id_, f"SELECT {kept} FROM ({rows}) s{where}", numbering=counting)
+    numbering = ""
+    if by_number and table.kind == "values":
+        numbering = f"SELECT count(*) AS n FROM ({rows}) s"
+        rows = f"SELECT * FROM ({rows}) s WHERE {has_bit(0)}"
+    needed = has_bit(0) if by_number else None
+    aggregates = [
+        # rows are counted, and their times known, whether or not their window is kept
+        inputs.aggregate(c, sampled=slot is not None, tau=tau, needed=None if c in COUNTING else needed)
+        for c in columns
+    ]
     outer = ", ".join([*names, *aggregates])
     grouped = f"SELECT *, {by_time} AS pane FROM ({rows}) s"
     sql = f"SELECT {outer} FROM ({grouped}) s GROUP BY {', '.join(names)}"
-    return Statement(id_, sql, tuple(c.id for c in columns))
+    return Statement(id_, sql, tuple(c.id for c in columns), numbering=numbering)
 
 
 def _numbered(rows: str) -> str:
@@ -233,14 +258,16 @@ def _signature(
     places = {m: shedding.position(shedding.slots.at(None, id_, m)) for m in members}
     sampled = any(shedding.slots.at(None, id_, m) is not None for m in members)
     tested = sampled and shedding.tested
+    bits = {m: bit for m in members if (bit := shedding.bit(id_, m)) is not None}
     for number, (width, rows) in enumerate(probe_rows(signature, members).items()):
-        name = f"constants_{id_}_{number}{'_shed' if tested else ''}"
-        views[name] = _constants(signature, rows, places if tested else {})
+        name = f"constants_{id_}_{number}{'_shed' if tested else ''}{'_windows' if bits else ''}"
+        views[name] = _constants(signature, rows, places if tested else {}, bits)
         on = [f"{p.expression} = c.c{p.constants[0]}" for p in signature.equalities]
         if signature.range is not None:
             on.append(f"CAST(floor(({signature.range.expression}) / {width!r}D) AS BIGINT) = c.cell")
         constants = {str(i): f"c.c{i}" for i in range(len(rows[0][2]))}
-        tests = ["s.__u < get(s.__p, s.__i + c.place)"] if tested else []
+        tests = ["(s.__need & c.needed) != 0"] if bits else []
+        tests += ["s.__u < get(s.__p, s.__i + c.place)"] if tested else []
         tests += [f"{k.alias}.__hit" for k in signature.lookups if k.inner]
         tests += [f"({p})" for p in signature.common]
         residual = [_with_constants(p, constants) for p in signature.residual]
@@ -249,7 +276,7 @@ def _signature(
         inner = ", ".join(
             [f"{pane(table.width)} AS pane", *blocks, "c.q AS q", *keys_of(table), *inputs.items()]
         )
-        source = f"{rows_of(signature.lookups)} JOIN `{name}` c ON {' AND '.join(on)}"
+        source = f"{shedding.rows(signature.lookups)} JOIN `{name}` c ON {' AND '.join(on)}"
         where = " AND ".join([since(), *tests, *residual])
         names = ["pane", *(["block"] if shedding.blocks else []), "q", *key_names(table)]
         aggregates = [inputs.aggregate(c, sampled=sampled) for c in columns]
@@ -268,11 +295,15 @@ def _with_constants(predicate: str, constants: dict[str, str]) -> str:
 
 
 def _constants(
-    signature: Signature, rows: list[tuple[int, int | None, tuple[str, ...]]], places: Mapping[int, int]
+    signature: Signature,
+    rows: list[tuple[int, int | None, tuple[str, ...]]],
+    places: Mapping[int, int],
+    bits: Mapping[int, int],
 ) -> str:
     """The constants as a VALUES list; an IN list gives a row for each of its values.
 
-    ``places`` say where the threshold of each member is among the numbers of a batch.
+    ``places`` say where the threshold of each member is among the numbers of a batch, ``bits`` which rows
+    those members need whose windows may be left out.
     """
     listed = {p.constants[0] for p in signature.equalities}
     lines = []
@@ -283,8 +314,9 @@ def _constants(
             expanded = [[*done, value] for done in expanded for value in values]
         lead = [f"{member}L", f"{cell}L" if cell is not None else "NULL"]
         lead += [str(places[member])] if places else []
+        lead += [f"{1 << bits[member] if member in bits else -1}L"] if bits else []
         lines += [f"({', '.join([*lead, *e])})" for e in expanded]
-    lead = ["q", "cell", *(["place"] if places else [])]
+    lead = ["q", "cell", *(["place"] if places else []), *(["needed"] if bits else [])]
     names = ", ".join([*lead, *(f"c{i}" for i in range(len(rows[0][2])))])
     return f"SELECT DISTINCT * FROM VALUES {', '.join(lines)} AS t({names})"
 
@@ -294,6 +326,6 @@ def _emit(step: Step, shedding: Shedding) -> str:
     tests = condition((*step.path.lookups, *step.path.predicates), shedding.test(slot))
     outputs = ", ".join(f"{o.sql} AS o{i}" for i, o in enumerate(step.outputs))
     return (
-        f"SELECT s.__t AS at, {outputs}, s.__part, s.__seq FROM {rows_of(step.path.lookups)} "
+        f"SELECT s.__t AS at, {outputs}, s.__part, s.__seq FROM {shedding.rows(step.path.lookups)} "
         f"WHERE {since()} AND {tests}"
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from slackwater.plan.algebra import algebra
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import Call, Key, TupleWindow, Window
 from slackwater.plan.tables import CallPlan, Column, StepPlan, Table
 from slackwater.spark.statement import PARAMETERS
 
-FIRST, LAST = 0, 1
-"""Parameters: the first and the last window index that close."""
+FIRST, LAST, CHOSEN = 0, 1, 2
+"""Parameters: the first and the last window that close, then 1 or 0 for each where some are left out."""
 
 
 def windows_sql(table: Table, window: Window, view: str) -> str:
@@ -21,12 +23,15 @@ def windows_sql(table: Table, window: Window, view: str) -> str:
         f"SELECT *, greatest({low}, get(p, i)) AS lo, least({high}, get(p, i + {LAST})) AS hi "
         f"FROM (SELECT *, {parameters} AS p, coalesce(cast(pane & 0 as int), 0) AS i FROM `{view}`)"
     )
-    return f"SELECT explode(sequence(lo, hi)) AS w, * EXCEPT (p, i, lo, hi) FROM ({bounded}) WHERE lo <= hi"
+    held = f"SELECT explode(sequence(lo, hi)) AS w, * FROM ({bounded}) WHERE lo <= hi"
+    chosen = f"coalesce(get(p, i + {CHOSEN} + cast(w - get(p, i) as int)), 1L) = 1L"
+    return f"SELECT * EXCEPT (p, i, lo, hi) FROM ({held}) WHERE {chosen}"
 
 
-def bind_windows(sql: str, first: int, last: int) -> str:
-    """A statement for the windows from the first to the last."""
-    return sql.replace(PARAMETERS, f"'{first},{last}'")
+def bind_windows(sql: str, first: int, last: int, chosen: Sequence[bool] = ()) -> str:
+    """A statement for the windows from the first to the last, or for the chosen ones of them."""
+    numbers = ",".join(map(str, (first, last, *map(int, chosen))))
+    return sql.replace(PARAMETERS, f"'{numbers}'")
 
 
 def merged(column: Column, name: str) -> str:

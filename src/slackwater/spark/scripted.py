@@ -23,18 +23,30 @@ class ScriptedSource:
     skips = False
 
     def __init__(
-        self, session: SparkSession, stream: CreateStream, batches: Sequence[pa.Table], *, ends: bool = True
+        self,
+        session: SparkSession,
+        stream: CreateStream,
+        batches: Sequence[pa.Table],
+        *,
+        ends: bool = True,
+        spans: Sequence[tuple[int, int]] = (),
     ) -> None:
         self._session = session
         self._stream = stream
         self._batches = batches
         self._ends = ends
+        self._spans = spans
+        """From when to when each batch is, as of a trace; none where that is not known before it is read."""
 
     def streaming(self) -> DataFrame:
         return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
 
     def offsets(self, batch: int, before: Offsets | None) -> Offsets:
-        return {"index": int(str(before["index"])) + 1 if before is not None else 0}
+        index = int(str(before["index"])) + 1 if before is not None else 0
+        if index >= len(self._spans):
+            return {"index": index}
+        low, high = self._spans[index]
+        return {"index": index, "from": low, "to": high}
 
     def blocks(self, offsets: Offsets, before: Offsets | None) -> list[list[tuple[int, int]]]:
         return []

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from slackwater.spark.statement import WHOLE
+from slackwater.spark.statement import WHOLE, need_of
 
 
-def shed_frame(frame: DataFrame, salt: int, threshold: int) -> DataFrame:
+def shed_frame(frame: DataFrame, salt: int, threshold: int, needed: Sequence[int] = ()) -> DataFrame:
     """The rows of a batch whose ``__u`` lies below the root's threshold, with that number.
 
     ``__u`` is a hash of what identifies the row: a replay draws the same sample, and equal rows are not
     dropped together. Nothing of the row's content is looked at, so Catalyst pushes the test below the parse.
+    Where times are ``needed`` (where their cells begin, how wide they are, and the cells), rows of those
+    times are kept whatever their number: of such a row nothing but its time is looked at.
     """
-    numbers = f"cast(split('{salt},{threshold}', ',') as array<bigint>)"
+    listed = ",".join(map(str, (salt, threshold, *needed)))
+    numbers = f"cast(split('{listed}', ',') as array<bigint>)"
     index = "coalesce(cast(__seq & 0 as int), 0)"
     number = f"shiftrightunsigned(xxhash64(__part, __seq, get({numbers}, {index})), 11)"
     hashed = frame.selectExpr("*", f"{number} AS __u")
-    return hashed if threshold >= WHOLE else hashed.where(f"__u < get({numbers}, {index} + 1)")
+    if threshold >= WHOLE:
+        return hashed
+    drawn = f"__u < get({numbers}, {index} + 1)"
+    if not needed:
+        return hashed.where(drawn)
+    return hashed.where(f"({need_of('__t', numbers, index, 2)}) != 0 OR {drawn}")
 
 
 def rows_read(frame: DataFrame) -> int | None:

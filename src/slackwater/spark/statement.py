@@ -16,7 +16,7 @@ from sqlglot import exp, parse_one
 from slackwater.language.dialect import SparkText
 from slackwater.plan.model import Lookup, Path
 from slackwater.plan.scope import safe_name
-from slackwater.plan.slots import Slot, Slots
+from slackwater.plan.slots import Place, Slot, Slots, operators
 from slackwater.plan.tables import Column, Table
 from slackwater.plan.tree import Operator
 
@@ -41,11 +41,21 @@ class Statement:
     columns: tuple[str, ...] = ()
     counts: bool = False
     """Whether it also counts what arrived (``__arrived``, ``__readable``, ``__latest``)."""
+    numbering: str = ""
+    """Where rows are numbered and not all of them kept: what counts them all."""
 
     def bind(self, view: str, parameters: tuple[int, ...]) -> str:
         """The text for one batch."""
-        numbers = "'" + ",".join(map(str, parameters)) + "'"
-        return self.sql.replace(PARAMETERS, numbers).replace("__VIEW__", f"`{view}`")
+        return _bound(self.sql, view, parameters)
+
+    def bind_numbering(self, view: str, parameters: tuple[int, ...]) -> str:
+        """The text that counts the rows of a batch."""
+        return _bound(self.numbering, view, parameters)
+
+
+def _bound(sql: str, view: str, parameters: tuple[int, ...]) -> str:
+    numbers = "'" + ",".join(map(str, parameters)) + "'"
+    return sql.replace(PARAMETERS, numbers).replace("__VIEW__", f"`{view}`")
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,34 @@ class Shedding:
     """Whether thresholds are tested; a batch that is only measured keeps all its rows."""
     counted: tuple[tuple[Operator, ...], ...] = ()
     """Operators whose rows are counted, each with all that comes before it."""
+    bits: Mapping[str, int] = field(default_factory=dict)
+    """By slot whose windows may be left out: which bit of a row's ``__need`` says that it is needed."""
+    leaves_out: bool = False
+    """Whether rows are tested for being needed by a window that is kept."""
+
+    @property
+    def need_position(self) -> int:
+        """Where in the list of numbers the cells of needs begin: at its end, as there are more or fewer."""
+        strata = len(self.slots.stratified) * (1 + FREQUENT_AT_MOST)
+        thresholds = self.slots.counters + len(self.slots.sheddable)
+        return THRESHOLDS + thresholds + strata + 2 * len(self.slots.sizable)
+
+    def needed(self, path: Path | None) -> str | None:
+        """What a row must pass to be in a kept window of a path's steps; None where all rows are needed."""
+        bit = self._bit((operators(path), "", None)) if path is not None else None
+        return None if bit is None else has_bit(bit)
+
+    def bit(self, table: str, member: int | None) -> int | None:
+        """The bit of a signature's member."""
+        return self._bit(((), table, member))
+
+    def _bit(self, place: Place) -> int | None:
+        slot = self.slots.places.get(place) if self.leaves_out else None
+        return self.bits.get(slot.id) if slot is not None else None
+
+    def rows(self, lookups: tuple[Lookup, ...], guards: Mapping[str, str] | None = None) -> str:
+        """The rows of a batch with its numbers and what they are needed for, and what lookups bring."""
+        return rows_of(lookups, guards, self.need_position if self.leaves_out else None)
 
     def position(self, slot: Slot | None) -> int:
         """Where in the list of numbers a slot's threshold is."""
@@ -141,13 +179,35 @@ def pane(width: int) -> str:
     return f"CASE WHEN {since()} THEN s.__t - pmod(s.__t, {width}) END"
 
 
-def rows_of(lookups: tuple[Lookup, ...], guards: Mapping[str, str] | None = None) -> str:
+def has_bit(bit: int) -> str:
+    return f"(s.__need & {1 << bit}L) != 0"
+
+
+def need_of(at: str, numbers: str, index: str, position: int) -> str:
+    """The bits of the cell that a time or number falls into; all of them where there is no cell for it.
+
+    From the position on, the numbers are where the cells begin, how wide they are, and their bits.
+    """
+    base, width = (f"get({numbers}, {index} + {position + place})" for place in (0, 1))
+    # a cell that is far out is none: the number of it must fit an index
+    cell = f"cast(least(({at} - {base}) div {width}, 1000000000L) as int)"
+    bits = f"get({numbers}, {index} + {position + 2} + {cell})"
+    return f"CASE WHEN {at} >= {base} THEN coalesce({bits}, -1L) ELSE -1L END"
+
+
+def rows_of(
+    lookups: tuple[Lookup, ...], guards: Mapping[str, str] | None = None, needs: int | None = None
+) -> str:
     """The rows of a batch with its numbers, and what lookups bring to them.
 
-    ``guards`` are tests by lookup that a row must pass to be looked up at all.
+    ``guards`` are tests by lookup that a row must pass to be looked up at all; ``needs`` is where in the list
+    of numbers it is said which times are needed.
     """
     parameters = f"cast(split({PARAMETERS}, ',') as array<bigint>)"
-    text = f"(SELECT *, {parameters} AS __p, coalesce(cast(__t & 0 as int), 0) AS __i FROM __VIEW__) s"
+    text = f"SELECT *, {parameters} AS __p, coalesce(cast(__t & 0 as int), 0) AS __i FROM __VIEW__"
+    if needs is not None:
+        text = f"SELECT *, {need_of('__t', '__p', '__i', needs)} AS __need FROM ({text})"
+    text = f"({text}) s"
     for lookup in lookups:
         table = safe_name(lookup.table)
         guard = (guards or {}).get(lookup.alias)
