@@ -117,6 +117,11 @@ class Plan:
             found.setdefault(step.step.path.source.lower(), []).append(step)
         return found
 
+    def reader_of(self, name: str) -> str:
+        """The first step that is read from a table, in lower case; for a step's own name that name."""
+        found = (s.step.name.lower() for s in self.steps.values() if name in s.tables)
+        return next(found, name.lower())
+
     def steps_of_stream(self, stream: str) -> list[StepPlan]:
         """All steps over a stream, each after the one it reads."""
         return [

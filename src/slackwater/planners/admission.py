@@ -45,7 +45,7 @@ def suspended(
 
     if fit():
         return ()
-    weights = np.array([demand.weight for demand in everyone])
+    weights = np.array([demand.weight if demand.worth is None else demand.worth for demand in everyone])
     parts = segments(tree, nodes)
     at = parts.of_node[nodes]
     may_go = np.arange(len(everyone)) >= len(kept)

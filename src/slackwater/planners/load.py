@@ -89,6 +89,8 @@ class Demand:
     """C of Proposition 3.1, without margin: the error exceeds C/P with the paper's small probability."""
     floor: float = 1e-4
     """The least rate worth running."""
+    worth: float | None = None
+    """What giving it up would cost, where that is not its weight."""
 
     def __post_init__(self) -> None:
         if not 0 < self.floor <= 1:

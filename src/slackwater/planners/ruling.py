@@ -42,6 +42,8 @@ class Leaving:
     shut: frozenset[str] = frozenset()
     placing: Placing = "needed"
     always: bool = False
+    level: float = 0.0
+    """The loss level that the shares come from."""
 
 
 NO_PARTS: Mapping[str, float] = MappingProxyType({})

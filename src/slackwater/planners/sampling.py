@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from slackwater.plan.slots import Slots, operators, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName, allocate
 from slackwater.planners.load import Allocation, Demand, LoadTree, load_of, nodes_of, prefix_rates
+from slackwater.planners.most_delivered import DropDemand, most_delivered
+from slackwater.planners.window_level import WindowDemand
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 
 FLOOR_ROWS = 1.0
@@ -31,6 +34,8 @@ UNSHEDDABLE = ("pass", "read", "block")
 
 Reading scattered blocks costs more for a row than reading all, and is learnt by itself.
 """
+Objective = Literal["minimax", "delivered"]
+"""The least largest loss, or the most answers delivered in all."""
 HORIZON = 60_000_000
 """A set-valued query has no window; its rows of so many microseconds count."""
 
@@ -48,6 +53,15 @@ class StreamLoad:
     """Every pass reads the source anew; otherwise the batch is read once and kept."""
     share: float = 1.0
     """How much of the batch is read."""
+    windows: tuple[WindowDemand, ...] = ()
+    """Window drops, where it is to be planned how much they leave out."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """By slot whose windows may be left out, where that is decided: the part of the batch that it needs."""
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Slots that window drops decide on."""
+        return frozenset(slot for w in self.windows for slot in w.gains) | self.parts.keys()
 
 
 @dataclass(frozen=True)
@@ -59,12 +73,19 @@ class Rates:
     sizes: tuple[Mapping[str, float], ...] = ()
     overrun: bool = False
     """Whether what must be exact takes more than there is."""
+    missing: Mapping[str, float] = field(default_factory=dict)
+    """By window drop: the share that it leaves out."""
 
 
 def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = None) -> dict[str, float]:
     """How much of each cost term a batch has at given rates by slot: of one table's passes, or of all."""
     plan, size = load.plan, load.size * load.share
-    root = max((max(_both(rates, s.id)) for s in load.slots.all), default=1.0)
+    rates = {**load.parts, **rates}
+    drawn = [max(_both(rates, s.id)) for s in load.slots.all if s.id not in load.parts]
+    # rows that a window needs are kept beside those that a sample draws
+    root = (
+        min(1.0, max(drawn, default=0.0) + max(load.parts.values(), default=0.0)) if load.slots.all else 1.0
+    )
     found: dict[str, float] = {}
 
     def add(name: str, amount: float) -> None:
@@ -214,6 +235,7 @@ def plan_rates(
     *,
     split: SplitName = "minimax",
     margin: float = 0.0,
+    objective: Objective = "minimax",
 ) -> Rates:
     """The least level at which the batches of all streams fit the capacity (seconds of executor time).
 
@@ -221,13 +243,16 @@ def plan_rates(
 
     Sums of values with heavy tails may keep rows in proportion to their size, where that leaves a lower
     level: then all rows must be read to know it, so nothing is saved before the tests.
+
+    With the objective ``delivered``, window drops share what they leave out so that most answers are
+    delivered in all; what others get is what the least level gives them.
     """
-    plain = _plan(loads, capacity, split, margin, frozenset())
+    plain = _plan(loads, capacity, split, margin, frozenset(), objective)
     # of blocks it is not known how many of the large rows lie in those that are not read
     heavy = frozenset(slot for load in loads if load.share >= 1.0 for slot in heavy_tailed(load))
     if not heavy or split != "minimax":
         return plain
-    sized = _plan(loads, capacity, split, margin, heavy)
+    sized = _plan(loads, capacity, split, margin, heavy, objective)
     worse = sized.allocation.level > GAIN_OF_SIZE * plain.allocation.level
     return plain if worse or sized.allocation.suspended or not sized.allocation.fits else sized
 
@@ -248,8 +273,10 @@ def _plan(
     split: SplitName,
     margin: float,
     heavy: frozenset[str],
+    objective: Objective,
 ) -> Rates:
     parent: list[int] = []
+    drops: dict[str, DropDemand] = {}
     rows: list[float] = []
     seconds: list[float] = []
     demands: list[Demand] = []
@@ -280,9 +307,12 @@ def _plan(
             each[slot_id] += len(lookups) * costs.get("lookup", 0.0)
         for slot in load.slots.all:
             own[slot.id] = len(parent)
-            parent.append(root)
-            rows.append(size)
+            part = load.parts.get(slot.id)
+            # what windows need of a batch that is decided on is there whatever is drawn beside it
+            parent.append(root if part is None else -1)
+            rows.append(size if part is None else size * part)
             took = each.get(slot.id, costs.get("test", 0.0))
+            took += seconds[root] if part is not None else 0.0
             told = load.statistics.strata.get(slot.id) if slot.sheddable else None
             if told is None:
                 seconds.append(took)
@@ -297,6 +327,13 @@ def _plan(
         demands += demands_of(load, own, str(number), heavy)
         if any(slot.id in heavy for slot in load.slots.all):
             demands.append(Demand(f"{number}/", root, "exact"))
+        for window in load.windows:
+            demands += _window_demands(window, own, str(number), len(parent))
+            gains = {own[slot]: gain for slot, gain in window.gains.items()} | {len(parent): 1.0}
+            drops[f"{number}/{window.point}"] = DropDemand(window.point, gains, window.most, window.queries)
+            parent.append(-1)
+            rows.append(1.0)
+            seconds.append(window.after)
     tree = LoadTree(tuple(parent), tuple(rows), tuple(seconds), fixed)
     exact = [demand for demand in demands if demand.kind == "exact"]
     must = load_of(tree, prefix_rates(tree, nodes_of(exact), np.ones(len(exact)))) if exact else 0.0
@@ -318,7 +355,48 @@ def _plan(
         }
         for load, rates in zip(loads, by_stream, strict=True)
     )
-    return Rates(allocation, by_stream, sizes, must > capacity)
+    missing = _missing(loads, allocation)
+    if objective == "delivered" and drops and allocation.fits:
+        running = {q: d for q, d in drops.items() if missing[d.point] < 1.0}
+        rest = [(d, allocation.by_query[d.query]) for d in demands if d.query.split("@")[0] not in drops]
+        shares = most_delivered(tree, rest, list(running.values()), max(capacity, must))
+        missing |= shares or {}
+    return Rates(allocation, by_stream, sizes, must > capacity, missing)
+
+
+def _window_demands(window: WindowDemand, places: Mapping[str, int], prefix: str, after: int) -> list[Demand]:
+    """What a window drop asks of the nodes of its slots, and of the one for what comes after them.
+
+    At a level all of them leave out the same share: a rate of 1 - g·m has the loss of m, scaled.
+    """
+    name = f"{prefix}/{window.point}"
+
+    def demand(query: str, node: int, gain: float) -> Demand:
+        # where nothing is saved, nothing is asked
+        weight, floor = (window.weight / gain, 1 - gain * window.most) if gain > 1e-6 else (1.0, 1.0)
+        return Demand(
+            query, node, "rows", weight, window.priority, floor=max(floor, 1e-9), worth=window.worth
+        )
+
+    slots = [demand(f"{name}@{slot}", places[slot], gain) for slot, gain in window.gains.items()]
+    return [demand(name, after, 1.0), *slots]
+
+
+def _missing(loads: Sequence[StreamLoad], allocation: Allocation) -> dict[str, float]:
+    """By window drop: the share that its rates come from; all of it where it was given up."""
+    found: dict[str, float] = {}
+    for number, load in enumerate(loads):
+        for window in load.windows:
+            name = f"{number}/{window.point}"
+            shares = [1 - allocation.by_query[name]]
+            shares += [
+                (1 - allocation.by_query[f"{name}@{slot}"]) / gain
+                for slot, gain in window.gains.items()
+                if gain > 1e-6
+            ]
+            lost = any(q == name or q.startswith(f"{name}@") for q in allocation.suspended)
+            found[window.point] = 1.0 if lost else min(max(shares), window.most)
+    return found
 
 
 def _rates_of(slot_id: str, places: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -362,6 +440,8 @@ def demands_of(
         for name in slot.steps:
             query = f"{prefix}/{name}" if prefix else name
             contract = plan.catalog.contracts.get(name)
+            if any(slot.id in w.gains for w in load.windows):
+                continue
             if not slot.sheddable or not isinstance(contract, Error):
                 found.append(Demand(query, places[slot.id], "exact"))
                 continue

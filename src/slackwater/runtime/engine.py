@@ -264,7 +264,8 @@ class Engine:
         log.adopt(plan, stream)
         compiled = self.load.compiled(decision)
         drops = self.load.drops(decision)
-        shed, meter = self.load.shed(decision, state.offsets, drops)
+        parts = self.load.parts(decision, state, drops.schedule)
+        shed, meter = self.load.shed(decision, state.offsets, drops, parts)
         for source in compiled.values():
             self.executor.prepare(session, plan.catalog, source.views)
         step = self.state.step + 1

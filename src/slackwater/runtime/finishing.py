@@ -164,7 +164,9 @@ class Finish:
         self.work.executor.view_of(self.work.session, columns, view)
         carried = ["owner"] if "owner" in columns.column_names else []
         items = outputs_sql(plan, plan.step.keys, *carried)
-        return self.work.executor.collect(self.work.session, f"SELECT {items} FROM {view}{having_sql(plan)}")
+        with self.work.measured(plan.step.name.lower()):
+            sql = f"SELECT {items} FROM {view}{having_sql(plan)}"
+            return self.work.executor.collect(self.work.session, sql)
 
     def _close_from_files(self, plan: StepPlan, closed: int, watermark: int) -> None:
         """Close the windows of a step by Spark, those that sampled batches have a part in as estimates."""
@@ -226,7 +228,9 @@ class Finish:
             views[table_id] = name
         sql = finish_sql(plan, dict(self.work.plan.tables), dict(self.work.plan.columns), views, functions)
         folder = self.work.output(plan.step.name)
-        self.work.executor.write(self.work.session, bind(sql), folder, None, None)
+        python = any(self.work.plan.tables[t].aggregate is not None for t in plan.tables)
+        with self.work.measured(plan.step.name.lower(), python=python):
+            self.work.executor.write(self.work.session, bind(sql), folder, None, None)
         self._deliver([plan], folder, sampled)
 
     def _chosen(self, plan: StepPlan, first: int, last: int) -> Sequence[bool]:

@@ -18,12 +18,22 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
 from slackwater.planners.ruling import NO_PARTS, Leaving, Ruling
-from slackwater.planners.sampling import Rates, StreamLoad, plan_rates, reading_seconds, terms_of, worst_loss
+from slackwater.planners.sampling import (
+    Objective,
+    Rates,
+    StreamLoad,
+    plan_rates,
+    reading_seconds,
+    terms_of,
+    worst_loss,
+)
 from slackwater.planners.steady import in_classes, steadied, together
 from slackwater.planners.window_rules import DropPoint
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
 from slackwater.runtime.statistician import Statistician
+from slackwater.runtime.window_leaving import SETTLED as SETTLED_WINDOWS
+from slackwater.runtime.window_leaving import WindowLeaving
 from slackwater.statistics.costs import predicted
 from slackwater.statistics.snapshot import StreamStatistics
 
@@ -72,6 +82,7 @@ class Governor:
     cores: int
     split: SplitName = "minimax"
     margin: float = 0.0
+    objective: Objective = "minimax"
     multiple: float | None = None
     """Plan for a capacity of which the work is so many times as much, whatever the machine: experiments."""
     fitting: bool = True
@@ -91,6 +102,8 @@ class Governor:
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
+    _leaving: dict[str, WindowLeaving] = field(default_factory=dict)
+    """By stream: what is known of its window drops."""
     cheap: dict[str, bool] = field(default_factory=dict)
     parses: dict[str, bool] = field(default_factory=dict)
     unpaced: dict[str, bool] = field(default_factory=dict)
@@ -146,8 +159,37 @@ class Governor:
     def leave(
         self, stream: str, plan: Plan, slots: Slots, points: Mapping[str, DropPoint], size: int | None
     ) -> Leaving:
-        """How many windows are left out from now on."""
-        return Leaving()
+        """How many windows are left out from now on: those that the least level leaves out on average.
+
+        A window that has begun is finished, whatever comes: only those are decided that are still to begin.
+        """
+        name = stream.lower()
+        known = self.known(stream, plan, slots)
+        leaving = self._leaving.setdefault(name, WindowLeaving())
+        load = self._load(known, float(size) if size is not None else known.size)
+        load = replace(load, windows=leaving.demands(plan, slots, points))
+        others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
+        whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
+        whole += sum(w.after for w in load.windows)
+        least = {
+            slot: 1 - min(w.gains[slot] * w.most for w in load.windows if slot in w.gains)
+            for slot in load.left_out
+        }
+        fixed = must_take(replace(load, parts=least), 1.0) + sum(must_take(x, 1.0) for x in others)
+        if self.multiple is not None:
+            capacity = self._part(load, whole)
+        else:
+            capacity = leaving.factor * self.pace.enough(fixed, 1 + len(others))
+        leaving.shares = {}
+        if whole <= capacity or (self.multiple is None and known.batches < SETTLED_WINDOWS):
+            return Leaving()
+        found = plan_rates(
+            [load, *others], capacity, split=self.split, margin=self.margin, objective=self.objective
+        )
+        lost = {id_ for id_, share in found.missing.items() if share >= 1.0}
+        leaving.shares = {id_: share for id_, share in found.missing.items() if id_ not in lost}
+        shut = frozenset(name for id_ in lost for name in points[id_].members)
+        return Leaving(leaving.shares, shut, level=found.allocation.level)
 
     def rule(
         self,
@@ -164,6 +206,7 @@ class Governor:
         turn = self._turns[name] = self._turns.get(name, -1) + 1
         known = self.known(stream, plan, slots)
         load = self._load(known, float(size) if size is not None else known.size)
+        load = replace(load, parts=parts)
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         mine_fixed = must_take(load, least)
@@ -315,11 +358,17 @@ class Governor:
         if shed is None or self._turns.get(name, 0) < WARMING:
             return
         known.count(shed)
-        load = replace(self._load(known, float(took.arrived)), share=shed.share)
+        load = replace(self._load(known, float(took.arrived)), share=shed.share, parts=shed.parts)
+        later: dict[str, float] = {}
         for table, seconds in took.times.items():
             terms = terms_of(load, shed.rates, table)
             if terms:
                 known.observe(table, terms, seconds)
+            else:
+                step = known.plan.reader_of(table)
+                later[step] = later.get(step, 0.0) + seconds
+        if name in self._leaving:
+            self._leaving[name].learn(known.plan, later, took.wall, self.budget())
         if self.fitting:
             known.fit()
             if known.batches in CALIBRATED_AFTER:

@@ -11,7 +11,7 @@ from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
-from slackwater.planners.ruling import Leaving, Ruler, choose_blocks, least_share
+from slackwater.planners.ruling import NO_PARTS, Leaving, Ruler, choose_blocks, least_share
 from slackwater.planners.window_needs import need_bits, points_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.planners.window_schedule import Extent, Schedule, extended
@@ -98,7 +98,7 @@ class LoadControl:
         plan = self._plan_of(decision.version)
         leaving = ruler.leave(decision.stream, plan, slots, points, size) if points else Leaving()
         schedule = self._scheduled(decision, state, leaving, size)
-        parts = self._parts(decision, state, slots, schedule)
+        parts = self.parts(decision, state, schedule)
         # of a batch in blocks nobody gets all rows
         whole = all(slot.sheddable or parts.get(slot.id) == 0.0 for slot in slots.all)
         there = source.blocks(decision.offsets, before) if source.skips and whole and slots.sheddable else []
@@ -107,7 +107,7 @@ class LoadControl:
         return replace(
             decision,
             thresholds=dict(ruling.thresholds),
-            level=ruling.level,
+            level=max(ruling.level, leaving.level),
             suspended=ruling.suspended,
             measured=ruling.measured,
             blocks=blocks,
@@ -148,13 +148,14 @@ class LoadControl:
             return None
         return state.latest + 1, state.latest + 1 + self._ahead.get(decision.stream.lower(), 0)
 
-    def _parts(
-        self, decision: Decision, state: StreamState, slots: Slots, schedule: Schedule
-    ) -> dict[str, float]:
+    def parts(self, decision: Decision, state: StreamState, schedule: Schedule) -> Mapping[str, float]:
         """By slot whose windows may be left out: how much of the batch it needs, rows coming evenly."""
-        reach = self._reach(decision, state, 0)
-        drops = WindowDrops(self._plan_of(decision.version), decision.stream, schedule)
-        return drops.parts(slots, *reach) if reach is not None and schedule.queries else {}
+        low, high = decision.offsets.get("from"), decision.offsets.get("to")
+        reach = self._reach(decision, state, 0) if low is None or high is None else (int(low), int(high))
+        if reach is None or not schedule.queries or decision.kind != "batch":
+            return NO_PARTS
+        slots = self.slots(decision.stream, decision.version)
+        return WindowDrops(self._plan_of(decision.version), decision.stream, schedule).parts(slots, *reach)
 
     def drops(self, decision: Decision) -> WindowDrops:
         """The windows that a decision leaves out."""
@@ -186,7 +187,11 @@ class LoadControl:
         return self._compiled[key]
 
     def shed(
-        self, decision: Decision, before: Offsets | None, drops: WindowDrops
+        self,
+        decision: Decision,
+        before: Offsets | None,
+        drops: WindowDrops,
+        parts: Mapping[str, float] = NO_PARTS,
     ) -> tuple[Shed | None, Meter | None]:
         """How a batch is thinned out or measured, and what measures it; nothing where it is taken whole."""
         if not decision.sheds or decision.kind != "batch":
@@ -196,7 +201,7 @@ class LoadControl:
         exact = source.knows_size or bool(decision.blocks)
         size = source.size(decision.offsets, before) if exact else None
         plan, slots = self._plan_of(decision.version), self.slots(decision.stream, decision.version)
-        return Shed(plan, slots, decision, size, drops=drops), self._meter
+        return Shed(plan, slots, decision, size, drops=drops, parts=parts), self._meter
 
     def learn(self, decision: Decision, work: Work, latest: int | None, seconds: float) -> None:
         """Tell the governor how a batch went; ``latest`` is the largest time before it."""

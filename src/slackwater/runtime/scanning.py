@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -41,7 +40,8 @@ class Scan:
             frame = shed_frame(frame, work.decision.salt, threshold(shed.root), shed.needed)
         with work.executor.batch_view(work.session, frame, view, keep=passes > 1 and not cheap):
             for part, statement in enumerate(compiled.statements):
-                with self._measured(statement.table, statement.table):
+                waits = waits_for_python(work.plan, statement.table)
+                with work.measured(statement.table, python=waits):
                     if self._fetched(statement):
                         self._keep(statement, part, shed, *self._fetch(statement, view, since, shed))
                     else:
@@ -49,16 +49,9 @@ class Scan:
             for name, sql in compiled.emits.items():
                 if shed is not None and shed.suspended(work.slots.by_step[name.lower()]):
                     continue
-                with self._measured(name, ""):
+                with work.measured(name):
                     numbers = self._numbers(since, 0, shed, work.drops.numbers(source))
                     self._emit(name, Statement(name, sql).bind(view, numbers), shed)
-
-    def _measured(self, name: str, table_id: str) -> AbstractContextManager[None]:
-        """Have Spark count what a pass costs, where the batch is measured."""
-        meter = self.work.meter
-        if meter is None:
-            return nullcontext()
-        return meter.measuring(name, python=waits_for_python(self.work.plan, table_id))
 
     def _collect(self, sql: str, shed: Shed | None) -> tuple[pa.Table, int | None]:
         """The rows of a counting pass, and how many came from the source, where only Spark knows that."""

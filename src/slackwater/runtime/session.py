@@ -220,6 +220,7 @@ class Session(Declarations):
 
         made = self.governor(budget, cores, split)
         made.margin = settings.margin
+        made.objective = "delivered" if settings.objective == "delivered" else "minimax"
         made.pace.utilisation = settings.utilisation / 100
         return made
 

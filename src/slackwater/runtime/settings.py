@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from slackwater.errors import PlanError
 
 SHEDDING = ("minimax", "hoeffding", "input", "off")
+OBJECTIVES = ("minimax", "delivered")
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,20 @@ class Settings:
     """How queries share the loss: minimax, hoeffding (the paper's split), input (one rate for all) or off."""
     margin: float = 0.0
     """Under hoeffding: the paper's margin, added to the bound of every query's relative error."""
+    objective: str = "minimax"
+    """How SUBSET queries share what is left out: minimax (least largest loss) or delivered (most in all)."""
 
     def __post_init__(self) -> None:
         if self.shedding not in SHEDDING:
             raise PlanError(f"setting shedding: expected {', '.join(SHEDDING)}, got {self.shedding!r}")
+        if self.objective not in OBJECTIVES:
+            raise PlanError(f"setting objective: expected {', '.join(OBJECTIVES)}, got {self.objective!r}")
         margin = self.margin
         if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
             raise PlanError(f"setting margin: expected a number of at least 0, such as 0.01, got {margin!r}")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("shedding", "margin"):
+            if field.name in ("shedding", "margin", "objective"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise PlanError(f"setting {field.name}: expected a whole number above 0, got {value!r}")

@@ -74,6 +74,8 @@ class Shed:
     """Whether how many rows arrived is known; otherwise it is guessed from those that passed."""
     drops: WindowDrops | None = None
     """Which windows are left out, where some are."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """By slot whose windows may be left out: how much of the batch it needs."""
 
     @property
     def rates(self) -> Mapping[str, float]:

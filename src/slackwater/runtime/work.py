@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -54,6 +55,10 @@ class Work:
     """Each reads its answers anew, so that every sink can, and none need be held."""
     handed: dict[str, pa.Table | Path] = field(default_factory=dict)
     """By step that others read: the windows that have closed in this turn."""
+
+    def measured(self, name: str, *, python: bool = False) -> AbstractContextManager[None]:
+        """Have Spark count what some work costs, where the batch is measured."""
+        return nullcontext() if self.meter is None else self.meter.measuring(name, python=python)
 
     def output(self, name: str) -> Path:
         """Where Spark writes the answers of a query in this turn."""

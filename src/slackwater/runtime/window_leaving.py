@@ -1,0 +1,65 @@
+"""What is learnt of leaving windows out: what later steps cost, and whether enough is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slackwater.plan.slots import Slots
+from slackwater.plan.tables import Plan
+from slackwater.planners.window_level import WindowDemand, gains_of, leads_to, window_demands
+from slackwater.planners.window_rules import DropPoint
+
+FORGETTING = 0.9
+"""How much of what is known of a batch's later steps stays from one batch to the next."""
+LEAST_KEPT = 0.1
+"""What is left of windows tells what all of them would cost, if it is at least so much."""
+HASTE, PATIENCE = 0.1, 0.02
+"""How fast less and more is planned for, where batches take longer or shorter than they may."""
+LEAST, MOST = 0.25, 1.2
+"""Of the capacity, how little and how much may be planned for."""
+SETTLED = 3
+"""Measured batches before windows are left out: what a batch costs is not known before."""
+
+
+@dataclass
+class WindowLeaving:
+    """One stream's window drops. Their effect is seen over several windows, not in the next batch.
+
+    While a window is kept, all its rows are taken and batches may take longer than they should; those of
+    windows that are left out make up for it. So what is corrected is the average over many batches.
+    """
+
+    shares: dict[str, float] = field(default_factory=dict)
+    """By drop: what is left out now."""
+    after: dict[str, float] = field(default_factory=dict)
+    """By drop: seconds in a batch for what comes after the first aggregates, if no window were left out."""
+    factor: float = 1.0
+    """Of the capacity, how much is planned for."""
+    busy: float = 0.0
+    """Seconds of a batch, on average."""
+    _for: Plan | None = None
+    _gains: dict[str, dict[str, float]] = field(default_factory=dict)
+    _points: Mapping[str, DropPoint] = field(default_factory=dict)
+
+    def demands(self, plan: Plan, slots: Slots, points: Mapping[str, DropPoint]) -> tuple[WindowDemand, ...]:
+        """The demands of all drops; what they save is counted once for a query set."""
+        if self._for is not plan:
+            self._for, self._points, self._gains = plan, points, gains_of(plan, slots, points)
+        return window_demands(plan, points, self._gains, self.after)
+
+    def learn(self, plan: Plan, later: Mapping[str, float], wall: float, budget: float) -> None:
+        """Take note of a batch: seconds of later steps by the step they are for, and how long it took."""
+        for id_, point in self._points.items():
+            mine = sum(s for name, s in later.items() if leads_to(plan, name, point.members))
+            kept = max(1.0 - self.shares.get(id_, 0.0), LEAST_KEPT)
+            known = self.after.get(id_)
+            whole = mine / kept
+            self.after[id_] = whole if known is None else FORGETTING * known + (1 - FORGETTING) * whole
+        self.busy = FORGETTING * self.busy + (1 - FORGETTING) * wall if self.busy else wall
+        if not any(self.shares.values()):
+            self.factor = min(1.0, self.factor + PATIENCE)
+        elif budget > 0:
+            over = self.busy / budget - 1
+            step = 1 - HASTE * min(over, 1.0) if over > 0 else 1 - PATIENCE * max(over, -1.0)
+            self.factor = min(MOST, max(LEAST, self.factor * step))
