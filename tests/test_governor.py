@@ -97,6 +97,7 @@ class _Shed:
     rates: dict[str, float]
     arrived: int
     share: float
+    parts: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.passed = self.arrived

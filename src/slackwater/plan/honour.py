@@ -9,7 +9,7 @@ from slackwater.language.contracts import Contract, Drift, Error, Exact, Precisi
 from slackwater.language.statements import CreateStream
 from slackwater.plan.algebra import algebra
 from slackwater.plan.functions import Functions
-from slackwater.plan.model import Call, Step
+from slackwater.plan.model import Call, Step, TupleWindow
 
 _SHOWN = {
     "count_distinct": "COUNT(DISTINCT)",
@@ -51,7 +51,7 @@ def honour(
     if isinstance(contract, Error):
         _error(step, steps, functions)
     elif isinstance(contract, Subset):
-        _subset(step)
+        _subset(step, contract)
     elif isinstance(contract, Precision):
         _precision(step, stream)
     elif isinstance(contract, Drift):
@@ -83,12 +83,17 @@ def _unscalable(step: Step, steps: Mapping[str, Step], functions: Functions) -> 
     return None
 
 
-def _subset(step: Step) -> None:
+def _subset(step: Step, contract: Subset) -> None:
     if step.current:
         raise Refused("SUBSET leaves out windows, and LATEST has none", "use DRIFT e BELIEF p, or EXACT")
     if step.window is None:
         raise Refused(
             "SUBSET leaves out whole windows, and this query delivers single rows", "use ERROR 5%, or EXACT"
+        )
+    if contract.fill is not None and isinstance(step.window, TupleWindow):
+        raise Refused(
+            "FILL predicts windows from those before and after them in time, and these are windows over rows",
+            f"use {Subset(contract.gap)}, or a window over time",
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp, parse_one
 
+from slackwater.language.contracts import Error, Subset
 from slackwater.language.dialect import SparkText
 from slackwater.plan.algebra import algebra
 from slackwater.plan.catalog import Catalog
@@ -209,15 +210,16 @@ class _Builder:
         assert step.window is not None
         signature, constants = alike if alike is not None else (None, None)
         shared = _can_share_path(step, self.functions)
-        path = None if shared else step.path
+        own = replace(step.path, apart=_apart(step, self.catalog))
+        path = None if shared else own
         # Columns of a flagged table test their path themselves.
-        tested = step.path if shared and signature is None else None
+        tested = own if shared and signature is None else None
         kinds = [algebra(call, self.functions) for call in step.calls]
         presence: tuple[str, str] | None = None
         member = member_id(constants) if constants is not None else None
         calls: list[CallPlan] = []
         if any(kind.kind == "partials" for kind in kinds) or not kinds:
-            table = self._table(step, "partials", path, signature)
+            table = self._table(step, "partials", path, signature, apart=own.apart if signature else "")
             presence = (table.id, self._column(table, Column(tested, None, None, "count({x})", "sum")))
             if table.tuples:
                 self._column(table, FIRST_TIME)
@@ -233,20 +235,20 @@ class _Builder:
                 }
                 calls.append(CallPlan(table.id, columns))
             else:
-                calls.append(self._wide(step, call, kind.kind, shared))
-        self.steps[step.name.lower()] = StepPlan(step, presence, tuple(calls), member)
+                calls.append(self._wide(step, call, kind.kind, shared, own))
+        self.steps[step.name.lower()] = StepPlan(step, presence, tuple(calls), member, own.apart)
 
-    def _wide(self, step: Step, call: Call, kind: str, shared: bool) -> CallPlan:
+    def _wide(self, step: Step, call: Call, kind: str, shared: bool, own: Path) -> CallPlan:
         """A call that needs the values: they are kept beside the keys."""
         if kind == "values":
-            path = None if shared else step.path
-            tested = step.path if shared else None
+            path = None if shared else own
+            tested = own if shared else None
             table = self._table(step, "values", path, None, call.arguments)
             count = self._column(table, Column(tested, call.condition, None, "count({x})", "sum"))
             present = self._column(table, Column(tested, None, None, "count({x})", "sum"))
             times = self._times(table)
             return CallPlan(table.id, {"n": count, "present": present, **times})
-        table = self._table(step, kind, step.path, None, call.arguments, call.function)
+        table = self._table(step, kind, own, None, call.arguments, call.function)
         return CallPlan(table.id, self._times(table))
 
     def _times(self, table: Table) -> dict[str, str]:
@@ -262,6 +264,7 @@ class _Builder:
         signature: Signature | None,
         values: tuple[str, ...] = (),
         aggregate: str | None = None,
+        apart: str = "",
     ) -> Table:
         window = step.window
         assert window is not None
@@ -277,6 +280,7 @@ class _Builder:
             aggregate,
             _origin(step, self.catalog),
             self.generation if isinstance(window, TupleWindow) else 0,
+            apart,
         )
         for table in self.tables.values():
             if (
@@ -298,6 +302,27 @@ class _Builder:
         self.columns.setdefault(table.id, {})
         if table.signature is not None:
             self.members.setdefault(table.id, {})
+
+
+def _apart(step: Step, catalog: Catalog) -> str:
+    """What sets the partials of a step apart from those of others on the same path.
+
+    Windows that are left out and samples cannot share a partial. With a query beside them that sees all rows
+    they share its partials, at no cost.
+    """
+    if not isinstance(catalog.contracts.get(step.name.lower()), Subset):
+        return ""
+    alike = [s for s in catalog.steps.values() if _same_rows(s.path, step.path)]
+    kinds = {type(catalog.contracts.get(s.name.lower())) for s in alike}
+    return "windows" if Error in kinds and kinds <= {Error, Subset} else ""
+
+
+def _same_rows(one: Path, other: Path) -> bool:
+    return (one.source.lower(), set(one.lookups), set(one.predicates)) == (
+        other.source.lower(),
+        set(other.lookups),
+        set(other.predicates),
+    )
 
 
 def _can_share_path(step: Step, functions: Functions) -> bool:

@@ -7,7 +7,7 @@ of a lookup under the lookup's own alias. Two queries share an operator when its
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 
 from slackwater.language.contracts import Contract
@@ -101,6 +101,8 @@ class Path:
     source: str
     lookups: tuple[Lookup, ...] = ()
     predicates: tuple[str, ...] = ()
+    apart: str = field(default="", repr=False)
+    """Set where queries on one path must not share partials: some are sampled, some leave out windows."""
 
     def __str__(self) -> str:
         return " → ".join([self.source, *map(str, self.lookups), *map(plain, self.predicates)])

@@ -169,13 +169,14 @@ def rare(slot_id: str) -> str:
 
 def operators(path: Path) -> tuple[str, ...]:
     """What a path is made of, whatever the order it was written in."""
-    return (path.source.lower(), *sorted(k.alias for k in path.lookups), *sorted(path.predicates))
+    apart = [f"apart: {path.apart}"] if path.apart else []
+    return (path.source.lower(), *sorted(k.alias for k in path.lookups), *sorted(path.predicates), *apart)
 
 
 def place_of(step: StepPlan) -> Place:
     """Where a step's rows are decided on."""
     if step.member is None:
-        return (operators(step.step.path), "", None)
+        return (operators(replace(step.step.path, apart=step.apart)), "", None)
     assert step.presence is not None
     return ((), step.presence[0], step.member)
 

@@ -28,6 +28,7 @@ class Column:
         parts: tuple[object, ...] = (self.condition, self.argument, self.template)
         if self.path is not None:
             parts += (sorted(self.path.predicates), sorted(lookup.alias for lookup in self.path.lookups))
+            parts += (self.path.apart,) if self.path.apart else ()
         return "p_" + digest(parts, length=12)
 
 
@@ -53,10 +54,13 @@ class Table:
     """What the source is, where it is a step: another step of the same name has other rows."""
     generation: int = 0
     """For tuple windows: which rows were the first to be numbered."""
+    apart: str = field(default="", repr=False)
+    """As of a path, for the members of a signature."""
 
     @property
     def id(self) -> str:
-        return f"{self.kind}_{digest(self, length=12)}"
+        apart = self.apart or (self.path.apart if self.path is not None else "")
+        return f"{self.kind}_{digest(self, *([apart] if apart else []), length=12)}"
 
     @property
     def grouped(self) -> bool:
@@ -85,6 +89,8 @@ class StepPlan:
     """Table and column that count the step's rows: a window without rows has no answer."""
     calls: tuple[CallPlan, ...] = ()
     member: int | None = None
+    apart: str = ""
+    """What its path is set apart by from others that are alike."""
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
+from slackwater.plan.panes import BEFORE_ALL
 from slackwater.planners.window_rules import DropPoint
 
 Range = tuple[int, int]
@@ -118,6 +119,8 @@ class Schedule:
     placing: Placing = "needed"
     always: bool = False
     """Test rows for being needed though all are: to see what it costs."""
+    dropped_to: int = BEFORE_ALL
+    """No row after it has been dropped so far for want of a window that needs it."""
 
     def since(self, opened: Mapping[str, int]) -> Schedule:
         """The same without windows that have closed; by query, where its first open one starts."""
@@ -140,7 +143,8 @@ class Schedule:
             for name, q in value.get("queries", {}).items()
         }
         runs = {name: Run(**run) for name, run in value.get("runs", {}).items()}
-        return cls(pairs, runs, value.get("placing", "needed"), value.get("always", False))
+        always, dropped_to = value.get("always", False), value.get("dropped_to", BEFORE_ALL)
+        return cls(pairs, runs, value.get("placing", "needed"), always, dropped_to)
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,7 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
     """
     queries = dict(schedule.queries)
     runs: dict[str, Run] = {}
+    dropped_to = schedule.dropped_to
     for extent in extents:
         drop, members = extent.point.drop, extent.point.members
         run = schedule.runs.get(extent.id)
@@ -177,6 +182,8 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
         begin, end = run.unit * drop.slide, to * drop.slide
         units, runs[extent.id] = decide(run, drop.gap, extent.share, to, _coins(salt, extent.id))
         out = list(_ranges(units, drop.slide))
+        if extent.point.kind == "time" and (units or extent.shut):
+            dropped_to = max(dropped_to, end)
         for name in members:
             before = queries.get(name, QuerySchedule(begin))
             shut = name in extent.shut
@@ -186,7 +193,7 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
                 joined([*before.shut, *([(begin, end)] if shut and begin < end else [])]),
                 _thinned(before.thinned, begin, end, 0.0 if shut else extent.share),
             )
-    return replace(schedule, queries=queries, runs=runs)
+    return replace(schedule, queries=queries, runs=runs, dropped_to=dropped_to)
 
 
 def _coins(salt: int, point: str) -> Callable[[int], float]:

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from slackwater.language.contracts import Contract, Error, Exact, Subset
@@ -32,6 +32,8 @@ class Promise:
 
     contract: Contract
     overlap: float = 1.0
+    slide: timedelta | None = None
+    """Between the starts of two windows; None for windows over rows."""
 
 
 def promises(catalogs: Iterable[Catalog]) -> dict[str, Promise]:
@@ -40,8 +42,10 @@ def promises(catalogs: Iterable[Catalog]) -> dict[str, Promise]:
     for catalog in catalogs:
         for name, step in catalog.queries.items():
             window = step.window
-            overlap = window.size / window.slide if isinstance(window, TimeWindow) else 1.0
-            found[step.name] = Promise(catalog.contracts[name], overlap)
+            overlap, slide = 1.0, None
+            if isinstance(window, TimeWindow):
+                overlap, slide = window.size / window.slide, timedelta(microseconds=window.slide)
+            found[step.name] = Promise(catalog.contracts[name], overlap, slide)
     return found
 
 
@@ -98,11 +102,14 @@ def compare(
         column.true += 1
         found = waiting.get(_place(true))
         answer_ = found.popleft() if found else None
+        given_up = answer_ is None and _in_silence(true, silent[name])
         if true.window_start is not None and isinstance(promised[true.query].contract, Subset):
-            column.delivered[repr(true.keys)].append((true.window_start, answer_ is not None))
+            # what is modelled is not delivered; what was given up has been said to be
+            delivered = given_up or (answer_ is not None and answer_.how in WHOLE)
+            column.delivered[repr(true.keys)].append((true.window_start, delivered))
         if answer_ is not None:
             _judge(column, answer_, true, promised[true.query].contract)
-        elif _in_silence(true, silent[name]):
+        elif given_up:
             column.suspended += 1
         else:
             column.missing += 1
@@ -193,12 +200,17 @@ def _same(found: object, true: object) -> bool:
     return bool(found == true)
 
 
-def longest_gap(windows: Iterable[tuple[datetime, bool]]) -> int:
-    """The most answers in a row that are missing, windows in order of their start."""
+def longest_gap(windows: Iterable[tuple[datetime, bool]], slide: timedelta | None = None) -> int:
+    """The most answers in a row that are missing, windows in order of their start.
+
+    A window between them that has no answer even without drops ends a run: nothing is missing there.
+    """
     longest = run = 0
-    for _, delivered in sorted(windows):
-        run = 0 if delivered else run + 1
-        longest = max(longest, run)
+    last: datetime | None = None
+    for start, delivered in sorted(windows):
+        apart = slide is not None and last is not None and start - last > slide
+        run = 0 if delivered else 1 if apart else run + 1
+        longest, last = max(longest, run), start
     return longest
 
 
@@ -231,6 +243,10 @@ def _audit(query: str, name: str, column: _Column, promise: Promise) -> ColumnAu
         extra=column.extra,
         differing=column.differing,
         examples=tuple(column.examples),
-        gap=max(map(longest_gap, column.delivered.values()), default=0) if subset else None,
+        gap=(
+            max((longest_gap(w, promise.slide) for w in column.delivered.values()), default=0)
+            if subset
+            else None
+        ),
         gap_allowed=contract.gap if isinstance(contract, Subset) else None,
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.language.contracts import Subset
 from slackwater.plan.model import TupleWindow
 from slackwater.plan.panes import AFTER_ALL, Ints, first_start, last_closed, starts
 from slackwater.plan.tables import StepPlan
@@ -56,6 +57,7 @@ class Finish:
                     self._close_from_files(plan, closed, watermark)
         for table_id, plans in by_table.items():
             self._close_on_driver(table_id, plans, closed, watermark)
+        self.work.closed[source.lower()] = (closed, watermark)
         self.work.state.watermarks[source.lower()] = watermark
         self._forget(source, watermark)
 
@@ -152,7 +154,10 @@ class Finish:
         families: dict[object, list[StepPlan]] = defaultdict(list)
         for plan in plans:
             step = plan.step
-            alone = plan.member is None or not step.published or bool(self.work.plan.steps_on(step.name))
+            contract = self.work.plan.catalog.contracts.get(step.name.lower())
+            fills = isinstance(contract, Subset) and contract.fill is not None
+            alone = plan.member is None or not step.published or fills
+            alone = alone or bool(self.work.plan.steps_on(step.name))
             calls = tuple(tuple(call.columns.items()) for call in plan.calls)
             form = (step.window, step.keys, step.outputs, step.having, calls)
             families[step.name if alone else form].append(plan)
@@ -248,6 +253,11 @@ class Finish:
         # windows over rows have no time that they start at; those that are left out are not here
         delivered = ALL if isinstance(step.window, TupleWindow) or names else drops.delivered(step.name)
         schedules = [drops.of(plan.step.name) for plan in plans]
+        contract = self.work.plan.catalog.contracts.get(step.name.lower())
+        if isinstance(contract, Subset) and contract.fill is not None and not names:
+            tables = [result] if isinstance(result, pa.Table) else read_results(result)
+            made = [b for t in tables for b in answers_of(step, within(t, delivered), self.work.now())]
+            self.work.to_fill.setdefault(step.name.lower(), []).extend(made)
         if step.published:
             at = self.work.now()
             self.work.answers.append(

@@ -51,6 +51,8 @@ class StreamState:
     """By partial: the smallest and largest value seen, so that limits allow for what a sample misses."""
     schedule: dict[str, Any] = field(default_factory=dict)
     """Which windows are left out, as far as that has been decided."""
+    filling: dict[str, Any] = field(default_factory=dict)
+    """By query with FILL: the values that were delivered last."""
     arrived: int = 0
     late: int = 0
     unreadable: int = 0

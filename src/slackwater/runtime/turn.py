@@ -9,6 +9,7 @@ from itertools import chain
 
 import numpy as np
 
+from slackwater.language.contracts import Subset
 from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
@@ -16,6 +17,7 @@ from slackwater.planners.ruling import BLOCKS_AT_LEAST
 from slackwater.planners.window_needs import need_bits
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.estimating import suspended_answers
+from slackwater.runtime.filling import Filling
 from slackwater.runtime.finishing import Finish
 from slackwater.runtime.samples import Span
 from slackwater.runtime.scanning import Scan
@@ -58,8 +60,29 @@ class Turn(Work):
             if rows is not None:
                 Scan(self).handed(plan, rows)
             Finish(self).windows(name, handed_watermark(self.state, stream, self.plan, name))
+        self._fill()
         if not self.drops.idle:
             self.state.schedule = self.drops.rest(self.state.watermarks, self.state.counted).to_json()
+
+    def _fill(self) -> None:
+        """Model the windows that were left out, for the queries that ask for it."""
+        for plan in self.plan.steps_of_stream(self.decision.stream):
+            name = plan.step.name.lower()
+            contract = self.plan.catalog.contracts.get(name)
+            if not isinstance(contract, Subset) or contract.fill is None:
+                self.state.filling.pop(name, None)
+                continue
+            closed = self.closed.get(plan.step.path.source.lower())
+            left_out = self.drops.out(plan, *closed) if closed is not None and not self.drops.idle else ()
+            filling = Filling.from_json(plan.step, contract.fill, self.state.filling.get(name))
+            delivered = (answer for batch in self.to_fill.get(name, ()) for answer in batch.answers())
+            since = self.state.since.get(name, BEFORE_ALL)
+            starts = [int(start) for start in left_out if start >= since]
+            ended = self.decision.kind == "end"
+            made = list(filling.turn(delivered, starts, self.now(), ended=ended))
+            if made:
+                self.answers.append(partial(iter, made))
+            self.state.filling[name] = filling.to_json()
 
     def _note_sample(self) -> None:
         """Keep what a sampled batch has let through: its rows weigh what these counts say."""

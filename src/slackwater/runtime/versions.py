@@ -23,6 +23,8 @@ from slackwater.plan.model import TupleWindow
 from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL, first_start
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan, StepPlan
+from slackwater.planners.window_needs import may_leave_out
+from slackwater.planners.window_schedule import Schedule
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.samples import BATCHES
 from slackwater.runtime.state import StreamState
@@ -158,13 +160,18 @@ def _sampled_to(state: StreamState) -> int:
     return max((f.high + 1 for f in state.files.get(BATCHES, ())), default=BEFORE_ALL)
 
 
+def _dropped_to(state: StreamState) -> int:
+    """Up to where rows have been dropped that no kept window needs."""
+    return Schedule.from_json(state.schedule).dropped_to
+
+
 def _seen_to(state: StreamState, stream: str, before: Plan) -> int:
     """A time that every row so far lies before, those that were dropped or skipped too.
 
     The latest row is only the latest of those kept.
     """
     latest = state.latest + 1 if state.latest is not None else BEFORE_ALL
-    reached = max(state.seen_to, latest, _sampled_to(state))
+    reached = max(state.seen_to, latest, _sampled_to(state), _dropped_to(state))
     if not _sheddable(before, stream):
         return reached
     # a sampled batch that the log has forgotten ends before all panes that are kept, or the watermark
@@ -177,15 +184,20 @@ def _seen_to(state: StreamState, stream: str, before: Plan) -> int:
 
 
 def _since_sampled(state: StreamState, stream: str, before: Plan) -> dict[str, int]:
-    """From when on each partial has seen every row, now that samples of it have been drawn.
+    """From when on each partial has seen every row, now that samples of it have been drawn, or rows dropped.
 
-    All that could be sampled until now counts as sampled: a new query may start a little later for it.
+    All that could be sampled or dropped until now counts as such: a new query may start somewhat later.
     """
     known = dict(state.partial_since)
     sampled = _sampled_to(state)
     if sampled > BEFORE_ALL:
         for partial in {p for step in _sheddable(before, stream) for p in _columns_of(step)}:
             known[partial] = max(sampled, known.get(partial, sampled))
+    dropped = _dropped_to(state)
+    if dropped > BEFORE_ALL:
+        for step in before.steps_of_stream(stream):
+            for partial in partials_of(step) if may_leave_out(before, step) else ():
+                known[partial] = max(dropped, known.get(partial, dropped))
     return known
 
 

@@ -113,11 +113,20 @@ class WindowDrops:
 
     def shut(self, plan: StepPlan, closed: int, watermark: int) -> Ints:
         """Starts of the windows over time that close between two watermarks and were given up."""
-        schedule, window = self.of(plan.step.name), plan.step.window
-        if schedule is None or not isinstance(window, TimeWindow):
+        schedule = self.of(plan.step.name)
+        return self._closing(plan, schedule.shut if schedule is not None else (), closed, watermark)
+
+    def out(self, plan: StepPlan, closed: int, watermark: int) -> Ints:
+        """Starts of the windows over time that close between two watermarks and were left out."""
+        schedule = self.of(plan.step.name)
+        return self._closing(plan, schedule.out if schedule is not None else (), closed, watermark)
+
+    def _closing(self, plan: StepPlan, ranges: tuple[Range, ...], closed: int, watermark: int) -> Ints:
+        window = plan.step.window
+        if not isinstance(window, TimeWindow):
             return np.empty(0, dtype=np.int64)
         found: list[Ints] = []
-        for low, high in schedule.shut:
+        for low, high in ranges:
             first = max(-((window.offset - low) // window.slide), last_closed(window, closed) + 1)
             last = min((high - 1 - window.offset) // window.slide, last_closed(window, watermark))
             found.append(starts(window, np.arange(max(first, last - SAID_AT_MOST), last + 1)))

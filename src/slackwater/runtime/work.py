@@ -53,6 +53,10 @@ class Work:
     counts: Counts = field(default_factory=Counts)
     answers: list[Callable[[], Iterator[AnswerBatch]]] = field(default_factory=list)
     """Each reads its answers anew, so that every sink can, and none need be held."""
+    closed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By source: between which watermarks windows have closed in this turn."""
+    to_fill: dict[str, list[AnswerBatch]] = field(default_factory=dict)
+    """By query with FILL: what was delivered in this turn."""
     handed: dict[str, pa.Table | Path] = field(default_factory=dict)
     """By step that others read: the windows that have closed in this turn."""
 

@@ -8,7 +8,7 @@ compiled once. ``cast(split('…'))`` is folded to an array, which is passed by 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from sqlglot import exp, parse_one
@@ -262,7 +262,7 @@ def key_names(table: Table) -> list[str]:
 
 def in_order(path: Path, order: Mapping[Path, tuple[Operator, ...]]) -> tuple[Operator, ...]:
     """The operators of a path as its tree has them."""
-    return order.get(path, (*path.lookups, *path.predicates))
+    return order.get(replace(path, apart=""), (*path.lookups, *path.predicates))
 
 
 def aggregate(
