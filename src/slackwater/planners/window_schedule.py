@@ -59,8 +59,10 @@ def decide(run: Run, gap: int, share: float, to: int, coin: Callable[[int], floa
     >>> decide(Run(0), 3, 0.7, 12, dropping)
     ([0, 1, 2, 4, 5, 6], Run(unit=12, missing=0, owed=0))
     """
+    if to <= run.unit:
+        return [], run
     if share <= 0.0:
-        return [], Run(max(run.unit, to))
+        return [], Run(to)
     unit, missing, owed = run.unit, run.missing, run.owed
     if to - unit > UNITS_AT_MOST:
         unit, missing, owed = to - UNITS_AT_MOST, gap, 0

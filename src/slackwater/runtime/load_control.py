@@ -201,7 +201,8 @@ class LoadControl:
         exact = source.knows_size or bool(decision.blocks)
         size = source.size(decision.offsets, before) if exact else None
         plan, slots = self._plan_of(decision.version), self.slots(decision.stream, decision.version)
-        return Shed(plan, slots, decision, size, drops=drops, parts=parts), self._meter
+        parses = plan.catalog.streams[decision.stream.lower()].payload is not None
+        return Shed(plan, slots, decision, size, drops=drops, parts=parts, parses=parses), self._meter
 
     def learn(self, decision: Decision, work: Work, latest: int | None, seconds: float) -> None:
         """Tell the governor how a batch went; ``latest`` is the largest time before it."""

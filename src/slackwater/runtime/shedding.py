@@ -24,6 +24,8 @@ COUNTING = ("__arrived", "__readable", "__latest", "__earliest", "__kept_", "__n
 
 LOOKOUT = 1 / 256
 """Of the rows that no window needs, how many are kept to tell how late it is."""
+WORTH_A_LOOK = 0.35
+"""The part of a batch that windows need, above which rows in a payload are parsed once and not twice."""
 UNTOLD = 1_000_000
 """How much larger a batch is made for weights that its counts have no say in."""
 
@@ -76,6 +78,8 @@ class Shed:
     """Which windows are left out, where some are."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """By slot whose windows may be left out: how much of the batch it needs."""
+    parses: bool = False
+    """Whether the times of rows are in a payload."""
 
     @property
     def rates(self) -> Mapping[str, float]:
@@ -123,8 +127,16 @@ class Shed:
 
     @cached_property
     def needed(self) -> tuple[int, ...]:
-        """The times of which all rows are kept, as cells; none where that is all of them."""
-        cells = self.drops.root(self.slots) if self.drops is not None and self.drops.tested else None
+        """The times of which all rows are kept, as cells; none where rows of all times are.
+
+        To know the time of a row in a payload it must be parsed, though for nothing else: that is worth it
+        only where most rows are dropped. Otherwise each path finds the rows that it needs.
+        """
+        if self.drops is None or not self.drops.tested:
+            return ()
+        if self.parses and max(self.parts.values(), default=1.0) > WORTH_A_LOOK:
+            return ()
+        cells = self.drops.root(self.slots)
         return () if cells is None else (cells.base, cells.width, *cells.bits)
 
     @cached_property

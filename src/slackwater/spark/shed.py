@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from slackwater.spark.statement import WHOLE, need_of
+from slackwater.spark.statement import WHOLE
 
 
 def shed_frame(frame: DataFrame, salt: int, threshold: int, needed: Sequence[int] = ()) -> DataFrame:
@@ -19,7 +19,7 @@ def shed_frame(frame: DataFrame, salt: int, threshold: int, needed: Sequence[int
     Where times are ``needed`` (where their cells begin, how wide they are, and the cells), rows of those
     times are kept whatever their number: of such a row nothing but its time is looked at.
     """
-    listed = ",".join(map(str, (salt, threshold, *needed)))
+    listed = ",".join(map(str, (salt, threshold, *needed[:2])))
     numbers = f"cast(split('{listed}', ',') as array<bigint>)"
     index = "coalesce(cast(__seq & 0 as int), 0)"
     number = f"shiftrightunsigned(xxhash64(__part, __seq, get({numbers}, {index})), 11)"
@@ -29,7 +29,11 @@ def shed_frame(frame: DataFrame, salt: int, threshold: int, needed: Sequence[int
     drawn = f"__u < get({numbers}, {index} + 1)"
     if not needed:
         return hashed.where(drawn)
-    return hashed.where(f"({need_of('__t', numbers, index, 2)}) != 0 OR {drawn}")
+    # the time stands there once: where it is parsed from a payload, that is done for every row
+    since = f"(__t - get({numbers}, {index} + 2)) / CAST(get({numbers}, {index} + 3) AS DOUBLE)"
+    cell = f"CAST(least(greatest(floor({since}), -1D), 1000000000D) AS INT)"
+    bits = f"cast(split('{','.join(map(str, needed[2:]))}', ',') as array<bigint>)"
+    return hashed.where(f"{drawn} OR coalesce(get({bits}, {cell}), -1L) != 0")
 
 
 def rows_read(frame: DataFrame) -> int | None:
