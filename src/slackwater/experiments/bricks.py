@@ -178,6 +178,7 @@ class BrickSource:
         offsets: Offsets,
         before: Offsets | None = None,
         blocks: Sequence[int] = (),
+        times: Sequence[tuple[int, int]] | None = None,
     ) -> DataFrame | None:
         low, high = _bounds(offsets)
         whole: DataFrame | None = None

@@ -158,7 +158,7 @@ class Engine:
                 frame = partial(source.frame, session, batch, decision.offsets, before)
                 if self._recorder is not None:
                     self._recorder.take(decision, frame())
-                self._turn(decision, session, partial(frame, decision.blocks), began)
+                self._turn(decision, session, partial(frame, blocks=decision.blocks), began)
                 self.after = self._clocks.seconds() - self._learnt
                 plan, seconds = self.versions.plan(decision.version), self._learnt - began
                 self._warming.after(Answered(decision, before, source, session, plan, frame, seconds))
@@ -248,7 +248,7 @@ class Engine:
         self,
         decision: Decision,
         session: SparkSession,
-        frame: Callable[[], DataFrame | None] = lambda: None,
+        frame: Callable[..., DataFrame | None] = lambda times: None,
         began: float | None = None,
     ) -> Turn:
         self._fault("recorded")
@@ -290,7 +290,7 @@ class Engine:
             meter,
         )
         latest = state.latest
-        turn.run(frame())
+        turn.run(frame(times=shed.times if shed is not None else None))
         self._fault("partials")
         if self._recorder is not None:
             arrived = turn.counts.arrived

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from slackwater.plan.slots import Slot, Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
+from slackwater.planners.window_schedule import Range, joined
 from slackwater.runtime.samples import BATCH_SCHEMA, Span
 from slackwater.runtime.window_drops import WindowDrops
 from slackwater.spark.statement import FREQUENT_AT_MOST, WHOLE, companions
@@ -138,6 +139,13 @@ class Shed:
             return ()
         cells = self.drops.root(self.slots)
         return () if cells is None else (cells.base, cells.width, *cells.bits)
+
+    @property
+    def times(self) -> tuple[Range, ...] | None:
+        """The only times that anybody needs rows of; None where some are needed of all times."""
+        if self.drops is None or not self.needed or self.root > LOOKOUT:
+            return None
+        return joined([r for ranges in self.drops.needed(self.slots).values() for r in ranges])
 
     @cached_property
     def root(self) -> float:

@@ -43,6 +43,9 @@ class Turn(Work):
         if frame is not None:
             Scan(self).rows(stream, frame, self.decision.watermark, cheap=self.cheap)
             self._note_sample()
+        elif self.shed is not None and self.shed.times is not None and self.shed.size:
+            # nobody needed a row of it, and none was read
+            self.counts.arrived = self.shed.arrived = self.shed.size
         if self.counts.latest is not None:
             self.state.latest = max(self.counts.latest, self.state.latest or self.counts.latest)
         recorded = self.decision.offsets.get("latest")

@@ -69,6 +69,7 @@ class RecordedSource:
         offsets: Offsets,
         before: Offsets | None = None,
         blocks: Sequence[int] = (),
+        times: Sequence[tuple[int, int]] | None = None,
     ) -> DataFrame | None:
         number = _number(offsets)
         if number not in self._folders:

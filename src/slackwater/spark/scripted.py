@@ -58,6 +58,7 @@ class ScriptedSource:
         offsets: Offsets,
         before: Offsets | None = None,
         blocks: Sequence[int] = (),
+        times: Sequence[tuple[int, int]] | None = None,
     ) -> DataFrame | None:
         index = int(str(offsets["index"]))
         if index >= len(self._batches) or self._batches[index].num_rows == 0:

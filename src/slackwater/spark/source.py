@@ -27,10 +27,12 @@ class StreamSource(Protocol):
         offsets: Offsets,
         before: Offsets | None = None,
         blocks: Sequence[int] = (),
+        times: Sequence[tuple[int, int]] | None = None,
     ) -> DataFrame | None:
         """The rows with ``__t``, ``__part`` and ``__seq``; None where there are none.
 
-        Of chosen blocks only, where some are given, each row then with its ``__block``.
+        Of chosen blocks only, where some are given, each row then with its ``__block``. Where ``times`` are
+        given, no others are asked for: a source that knows where they lie need not read the rest.
         """
 
     def blocks(self, offsets: Offsets, before: Offsets | None) -> list[list[tuple[int, int]]]:

@@ -141,6 +141,7 @@ class SparkSource:
         offsets: Offsets,
         before: Offsets | None = None,
         blocks: Sequence[int] = (),
+        times: Sequence[tuple[int, int]] | None = None,
     ) -> DataFrame | None:
         if blocks:
             return self._part(session, offsets, before, blocks)

@@ -10,7 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from slackwater.language.statements import CreateStream
 from slackwater.spark.files import declared_schema
 from slackwater.spark.source import Offsets
-from slackwater.spark.trace import Trace, blocks_between, first_block, rows_between
+from slackwater.spark.trace import Segment, Trace, blocks_between, first_block, rows_between
+
+
+def _meets(segment: Segment, low: int, high: int, times: Sequence[tuple[int, int]]) -> bool:
+    """Whether a segment may hold rows of some times between two others."""
+    low, high = max(low, segment.first), min(high, segment.last + 1)
+    return any(first < high and end > low for first, end in times)
 
 
 class TraceSource:
@@ -66,9 +72,18 @@ class TraceSource:
         offsets: Offsets,
         before: Offsets | None = None,
         blocks: Sequence[int] = (),
+        times: Sequence[tuple[int, int]] | None = None,
     ) -> DataFrame | None:
         low, high = int(str(offsets["from"])), int(str(offsets["to"]))
-        files = [s.path for s in self._trace.segments(low, high)] if high > low else []
+        segments = self._trace.segments(low, high) if high > low else []
+        if times is not None:
+            # rows without a time are in the first, and are counted
+            segments = [
+                s
+                for s in segments
+                if s.first <= self._trace.start or _meets(s, max(low, s.first), high, times)
+            ]
+        files = [s.path for s in segments]
         if not files:
             return None
         text = self._stream.payload is not None
