@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from scipy.stats import norm
 
-from slackwater.language.contracts import Contract, Error
+from slackwater.language.contracts import Contract, Error, Subset
 from slackwater.plan.slots import rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
@@ -27,6 +27,7 @@ from slackwater.planners.sampling import (
 )
 from slackwater.statistics.costs import predicted
 
+CLOSE = 1e-9
 READING = 0.4
 """From this share of the capacity on, reading a part of the batch is looked at, as in a run."""
 
@@ -71,11 +72,14 @@ class QueryForecast:
     rate: float
     """The share of its rows that it would see; 0: it is suspended or, having to be exact, falls behind."""
     error: float
-    """The half width of its interval over its value; of a query that delivers rows, the share missing."""
+    """The half width of its interval over its value; of a query that delivers rows, the share missing, of one
+    that may leave out windows the share of those."""
     delivers_rows: bool = False
 
     @property
     def allowed(self) -> float:
+        if isinstance(self.contract, Subset):
+            return self.contract.gap / (self.contract.gap + 1)
         return self.contract.bound if isinstance(self.contract, Error) else 0.0
 
     @property
@@ -84,7 +88,7 @@ class QueryForecast:
 
     @property
     def met(self) -> bool:
-        return not self.suspended and self.error <= self.allowed
+        return not self.suspended and self.error <= self.allowed + CLOSE
 
     @property
     def excess(self) -> float:
@@ -131,6 +135,7 @@ def half_width(spread: float, rate: float, confidence: float) -> float:
 def scaled(load: StreamLoad, multiple: float) -> StreamLoad:
     """A stream of which so many times as many rows arrive: batches grow, and so do windows."""
     statistics = replace(load.statistics, rate=load.statistics.rate * multiple)
+    # nested steps read windows, of which there are as many as before
     return replace(load, size=load.size * multiple, statistics=statistics)
 
 
@@ -146,6 +151,7 @@ def forecast(
     grown = [scaled(load, multiple) for load in loads]
     capacity = machine.capacity(cores, sum(_seconds(load, "pass") for load in grown))
     whole = sum(predicted(load.statistics.costs, terms_of(load, {})) for load in grown)
+    whole += sum(window.after for load in grown for window in load.windows)
     found: Rates | None = None
     if whole > capacity:
         grown, found = _planned(grown, machine, capacity, split)
@@ -198,6 +204,10 @@ def _queries(load: StreamLoad, number: int, found: Rates | None, machine: Machin
             continue
         name = step.name.lower()
         rate, error = seen.get(_base(plan, name, stream), (1.0, 0.0))
+        left_out = [w.point for w in load.windows if name in w.members]
+        if left_out and found is not None:
+            error = found.missing[left_out[0]]
+            rate = 1.0 - error
         queries.append(
             QueryForecast(
                 query=step.name,

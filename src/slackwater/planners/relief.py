@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slackwater.language.contracts import Contract, Error, Exact
+from slackwater.language.contracts import Contract, Error, Exact, Subset
 from slackwater.plan.honour import Refused, honour
 from slackwater.plan.slots import can_shed, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.forecast import Forecast, Machine, forecast
 from slackwater.planners.level import SplitName
-from slackwater.planners.sampling import StreamLoad
+from slackwater.planners.sampling import StreamLoad, with_windows
+from slackwater.planners.window_needs import may_leave_out, points_of
 
 CORES_AT_MOST = 1024
 RELAXED = Error(0.05)
+RELAXED_WINDOWS = Subset(10)
 """What a query that must be exact is tried with."""
 TRIED_AT_MOST = 100
 """Contracts that are relaxed one by one: each takes a plan of its own."""
@@ -63,43 +65,51 @@ def best_relief(
 ) -> Relief | None:
     """The one contract that, relaxed, would help most: fewest broken, then the least of the worst errors.
 
-    EXACT becomes ERROR 5%, ERROR twice its error. None where nothing is broken or nothing would help.
+    EXACT becomes ERROR 5% or, where that cannot be, SUBSET GAP 10; ERROR twice its error, SUBSET twice its
+    gap. None where nothing is broken or nothing would help.
     """
     present = forecast(loads, machine, multiple, cores, split=split)
     best: tuple[tuple[int, float], Relief] | None = None
     for query in present.queries[:TRIED_AT_MOST] if present.unmet else ():
-        after = _relaxed(query.contract)
-        changed = None if after is None else _with_contract(loads, query.query, after)
-        if after is None or changed is None:
-            continue
-        found = forecast(changed, machine, multiple, cores, split=split)
-        score = (len(found.unmet), found.worst)
-        if score < (len(present.unmet), present.worst) and (best is None or score < best[0]):
-            best = (score, Relief(query.query, query.contract, after, found))
+        for after in _relaxed(query.contract):
+            changed = _with_contract(loads, query.query, after)
+            if changed is None:
+                continue
+            found = forecast(changed, machine, multiple, cores, split=split)
+            score = (len(found.unmet), found.worst)
+            if score < (len(present.unmet), present.worst) and (best is None or score < best[0]):
+                best = (score, Relief(query.query, query.contract, after, found))
+            break
     return best[1] if best is not None else None
 
 
-def _relaxed(contract: Contract) -> Contract | None:
+def _relaxed(contract: Contract) -> tuple[Contract, ...]:
+    """What would ask for less, the first that a query can have being the one to try."""
     if isinstance(contract, Error):
         wider = min(1.0, 2 * contract.bound)
-        return replace(contract, bound=wider) if wider > contract.bound else None
+        return (replace(contract, bound=wider),) if wider > contract.bound else ()
     if isinstance(contract, Exact):
-        return replace(RELAXED, weight=contract.weight, priority=contract.priority)
-    return None
+        weight, priority = contract.weight, contract.priority
+        return tuple(replace(c, weight=weight, priority=priority) for c in (RELAXED, RELAXED_WINDOWS))
+    return (replace(contract, gap=2 * contract.gap),) if isinstance(contract, Subset) else ()
 
 
 def with_contracts(load: StreamLoad, contracts: Mapping[str, Contract]) -> StreamLoad:
     """A stream whose queries have other contracts, by name in lower case, and all else as it was."""
     catalog = load.plan.catalog
     plan = replace(load.plan, catalog=replace(catalog, contracts={**catalog.contracts, **contracts}))
-    return replace(load, plan=plan, slots=slots_of(plan, load.statistics.stream, load.slots.unsampled))
+    changed = replace(load, plan=plan, slots=slots_of(plan, load.statistics.stream, load.slots.unsampled))
+    after = {name: w.after / len(w.members) for w in load.windows for name in w.members}
+    points = points_of(plan, load.statistics.stream)
+    later = {id_: sum(after.get(name, 0.0) for name in point.members) for id_, point in points.items()}
+    return with_windows(changed, later)
 
 
 def relaxable(plan: Plan) -> dict[str, Contract]:
     """The queries that must be exact and need not be: measured with an ERROR, their values are known too."""
     contracts = {n: c for n, c in plan.catalog.contracts.items() if isinstance(c, Exact)}
-    found = {n: _relaxed(c) for n, c in contracts.items()}
-    return {n: c for n, c in found.items() if c is not None and _honoured(plan, n, c)}
+    errors = {n: c for n, exact in contracts.items() for c in _relaxed(exact) if isinstance(c, Error)}
+    return {n: c for n, c in errors.items() if _honoured(plan, n, c)}
 
 
 def _honoured(plan: Plan, name: str, contract: Contract) -> bool:
@@ -111,7 +121,7 @@ def _honoured(plan: Plan, name: str, contract: Contract) -> bool:
     except Refused:
         return False
     changed = replace(plan, catalog=replace(catalog, contracts={**catalog.contracts, name: contract}))
-    return can_shed(changed, step)
+    return may_leave_out(changed, step) if isinstance(contract, Subset) else can_shed(changed, step)
 
 
 def _with_contract(loads: Sequence[StreamLoad], query: str, contract: Contract) -> list[StreamLoad] | None:

@@ -19,7 +19,8 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName, allocate
 from slackwater.planners.load import Allocation, Demand, LoadTree, load_of, nodes_of, prefix_rates
 from slackwater.planners.most_delivered import DropDemand, most_delivered
-from slackwater.planners.window_level import WindowDemand
+from slackwater.planners.window_level import WindowDemand, gains_of, window_demands
+from slackwater.planners.window_needs import points_of
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 
 FLOOR_ROWS = 1.0
@@ -75,6 +76,13 @@ class Rates:
     """Whether what must be exact takes more than there is."""
     missing: Mapping[str, float] = field(default_factory=dict)
     """By window drop: the share that it leaves out."""
+
+
+def with_windows(load: StreamLoad, after: Mapping[str, float] | None = None) -> StreamLoad:
+    """A stream with the window drops that its queries allow; ``after`` in seconds by drop."""
+    points = points_of(load.plan, load.statistics.stream)
+    gains = gains_of(load.plan, load.slots, points)
+    return replace(load, windows=window_demands(load.plan, points, gains, after or {}))
 
 
 def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = None) -> dict[str, float]:

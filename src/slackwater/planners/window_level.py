@@ -39,6 +39,8 @@ class WindowDemand:
     worth: float
     """The sum of its queries' weights."""
     queries: int = 1
+    members: tuple[str, ...] = ()
+    """Names of the queries in lower case."""
     priority: int | None = None
     after: float = 0.0
     """Seconds in a batch for what comes after the first aggregates: nested steps, windows made by Spark."""
@@ -64,6 +66,7 @@ def window_demands(
                 max(c.weight * (c.gap + 1) / c.gap for c in subsets),
                 sum(c.weight for c in subsets),
                 len(subsets),
+                point.members,
                 point.priority,
                 after.get(id_, 0.0),
             )

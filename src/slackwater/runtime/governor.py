@@ -165,7 +165,7 @@ class Governor:
         """
         name = stream.lower()
         known = self.known(stream, plan, slots)
-        leaving = self._leaving.setdefault(name, WindowLeaving())
+        leaving = self.leaving(stream)
         load = self._load(known, float(size) if size is not None else known.size)
         load = replace(load, windows=leaving.demands(plan, slots, points))
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
@@ -399,6 +399,10 @@ class Governor:
             terms = terms_of(load, rates, table)
             if terms:
                 known.probe(table, "whole" if share >= 1.0 else "part", terms, seconds)
+
+    def leaving(self, stream: str) -> WindowLeaving:
+        """What is known of a stream's window drops."""
+        return self._leaving.setdefault(stream.lower(), WindowLeaving())
 
     def snapshot(self) -> tuple[StreamStatistics, ...]:
         """What is known of all streams."""

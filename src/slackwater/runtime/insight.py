@@ -14,7 +14,11 @@ from slackwater.planners.decision import Decision
 from slackwater.planners.forecast import Machine, half_width
 from slackwater.planners.load import LoadTree, prefix_rates
 from slackwater.planners.placement import shedders
-from slackwater.planners.sampling import StreamLoad, demands_of, terms_of
+from slackwater.planners.sampling import StreamLoad, demands_of, terms_of, with_windows
+from slackwater.planners.window_level import selectivities
+from slackwater.planners.window_needs import points_of, tick_of
+from slackwater.planners.window_rules import DropPoint
+from slackwater.planners.window_schedule import Schedule
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import ALIKE, SHARES, Governor, must_take
 from slackwater.statistics.costs import Costs, predicted
@@ -60,6 +64,20 @@ class QueryInsight:
 
 
 @dataclass(frozen=True)
+class DropInsight:
+    """One window drop: where it stands, what it leaves out, and what that leaves of the rows."""
+
+    point: DropPoint
+    share: float
+    """Of its windows, how many it leaves out at present."""
+    shut: bool
+    needed: float | None
+    """The part of the rows that its queries need at that share, counted; None for windows over rows."""
+    formula: tuple[float, float] | None
+    """What the paper's formulas say: rows that stay, and rows that stay only to carry a mark."""
+
+
+@dataclass(frozen=True)
 class StreamInsight:
     """One stream."""
 
@@ -71,6 +89,7 @@ class StreamInsight:
     size: float
     operators: tuple[OperatorInsight, ...]
     queries: tuple[QueryInsight, ...]
+    drops: tuple[DropInsight, ...]
     level: float
     share: float
     """How much of the last batch was read."""
@@ -119,7 +138,8 @@ def stream_loads(engine: Engine) -> list[StreamLoad]:
         slots = engine.load.slots(statistics.stream, version)
         nodes = operators_of(plan, statistics.stream, slots)
         cheap = governor.cheap.get(statistics.stream.lower(), True)
-        found.append(StreamLoad(plan, nodes, slots, statistics, statistics.size, cheap))
+        load = StreamLoad(plan, nodes, slots, statistics, statistics.size, cheap)
+        found.append(with_windows(load, governor.leaving(statistics.stream).after))
     return found
 
 
@@ -138,6 +158,8 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
     suspended = decision.suspended if decision is not None else ()
     share = decision.share if decision is not None else 1.0
     demands = {d.query: d for d in demands_of(load, {slot.id: 0 for slot in load.slots.all})}
+    drops = _drops(load, decision)
+    left_out = {name: 1.0 if d.shut else d.share for d in drops for name in d.point.members}
     queries = []
     for slot in load.slots.all:
         for name in slot.steps:
@@ -145,7 +167,7 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
             if not step.published:
                 continue
             contract = load.plan.catalog.contracts[name]
-            rate = rates.get(slot.id, 1.0) * share
+            rate = rates.get(slot.id, 1.0) * share * (1 - left_out.get(name, 0.0))
             known: QueryStatistics | None = statistics.queries.get(name)
             error = None
             if isinstance(contract, Error) and slot.sheddable and step.aggregates and known is not None:
@@ -174,12 +196,34 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
             for i, node in enumerate(load.nodes)
         ),
         queries=tuple(queries),
-        level=decision.level if decision is not None and rates else 0.0,
+        drops=drops,
+        level=decision.level if decision is not None else 0.0,
         share=share,
         load=predicted(costs, terms_of(load, {})),
         kept_load=predicted(costs, terms_of(load, rates)),
         costs=costs,
     )
+
+
+def _drops(load: StreamLoad, decision: Decision | None) -> tuple[DropInsight, ...]:
+    """The window drops of a stream, as the last decision has set them."""
+    schedule = Schedule.from_json(decision.schedule if decision is not None else {})
+    tick = tick_of(load.plan, load.statistics.stream)
+    found = []
+    for id_, point in points_of(load.plan, load.statistics.stream).items():
+        query = schedule.queries.get(point.members[0])
+        share = shut = 0.0
+        if query is not None:
+            share = query.thinned[-1][2] if query.thinned and query.thinned[-1][1] >= query.decided else 0.0
+            shut = bool(query.shut and query.shut[-1][1] >= query.decided)
+        window = next((w for w in load.windows if w.point == id_), None)
+        needed = None
+        if window is not None and window.gains:
+            needed = max(0.0, 1 - share * min(window.gains.values()))
+        drop = replace(point.drop, size=point.drop.size // tick, slide=point.drop.slide // tick)
+        formula = selectivities(drop, share) if point.kind == "time" else None
+        found.append(DropInsight(point, share, bool(shut), needed, formula))
+    return tuple(found)
 
 
 def _shedders(load: StreamLoad, decision: Decision) -> dict[int, float]:

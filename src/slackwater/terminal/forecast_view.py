@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from slackwater.language.contracts import Subset
 from slackwater.planners.forecast import Forecast, Machine, QueryForecast, forecast
 from slackwater.planners.relief import CORES_AT_MOST, Relief, best_relief, least_cores
 from slackwater.planners.sampling import StreamLoad
@@ -75,7 +76,7 @@ def _queries(found: Forecast) -> Table:
 def _error(query: QueryForecast) -> str:
     if query.suspended:
         return "no answers"
-    if query.delivers_rows:
+    if query.delivers_rows or isinstance(query.contract, Subset):
         return f"{share_text(query.error)} missing" if query.error else "none missing"
     return f"± {share_text(query.error)}" if query.error else "exact"
 

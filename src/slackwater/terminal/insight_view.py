@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from slackwater.language.durations import format_duration
 from slackwater.plan.model import plain
-from slackwater.runtime.insight import Insight, OperatorInsight, QueryInsight, StreamInsight
+from slackwater.runtime.insight import DropInsight, Insight, OperatorInsight, QueryInsight, StreamInsight
 from slackwater.runtime.show import compact, printable, show_number
 
 NOTHING = "nothing has been measured yet"
@@ -71,6 +72,9 @@ def _stream(stream: StreamInsight) -> Iterator[RenderableType]:
     yield Text("")
     yield _queries(stream.queries)
     yield Text("")
+    if stream.drops:
+        yield _drops(stream.drops)
+        yield Text("")
 
 
 def _tree(operators: Sequence[OperatorInsight]) -> Tree:
@@ -114,6 +118,29 @@ def _queries(queries: Sequence[QueryInsight]) -> Table:
             "–" if query.second is None else f"{query.second:.3g}",
             Text("suspended", "red") if query.suspended else share_text(query.rate),
             "–" if query.error is None else share_text(query.error),
+        )
+    return table
+
+
+def _drops(drops: Sequence[DropInsight]) -> Table:
+    """Window drops: the rows they need are counted, and beside them is what the paper's formulas say."""
+    table = plain_table("window drop for", "behind", "window", "gap", "left out", "rows needed", "sel w1, w2")
+    table.columns[1].justify = table.columns[2].justify = "left"
+    for drop in drops:
+        point, window = drop.point, drop.point.drop
+        size, slide = (
+            (format_duration(window.size), format_duration(window.slide))
+            if point.kind == "time"
+            else (f"{window.size:,} rows", f"{window.slide:,} rows")
+        )
+        table.add_row(
+            printable(", ".join(point.members)),
+            printable(point.source) + ("" if point.early else ", at the aggregate"),
+            f"{size} every {slide}",
+            str(window.gap),
+            Text("shut", "red") if drop.shut else share_text(drop.share),
+            share_text(drop.needed),
+            "–" if drop.formula is None else ", ".join(map(share_text, drop.formula)),
         )
     return table
 
