@@ -58,6 +58,8 @@ class StreamLoad:
     """Window drops, where it is to be planned how much they leave out."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """By slot whose windows may be left out, where that is decided: the part of the batch that it needs."""
+    shut: frozenset[str] = frozenset()
+    """Window drops all of whose queries are given up."""
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -255,14 +257,36 @@ def plan_rates(
     With the objective ``delivered``, window drops share what they leave out so that most answers are
     delivered in all; what others get is what the least level gives them.
     """
-    plain = _plan(loads, capacity, split, margin, frozenset(), objective)
+    plain, loads = _admitted(loads, capacity, split, margin, objective)
     # of blocks it is not known how many of the large rows lie in those that are not read
     heavy = frozenset(slot for load in loads if load.share >= 1.0 for slot in heavy_tailed(load))
     if not heavy or split != "minimax":
         return plain
     sized = _plan(loads, capacity, split, margin, heavy, objective)
     worse = sized.allocation.level > GAIN_OF_SIZE * plain.allocation.level
+    sized = replace(sized, missing={**plain.missing, **sized.missing})
     return plain if worse or sized.allocation.suspended or not sized.allocation.fits else sized
+
+
+def _admitted(
+    loads: Sequence[StreamLoad], capacity: float, split: SplitName, margin: float, objective: Objective
+) -> tuple[Rates, Sequence[StreamLoad]]:
+    """The plan after window drops have been shut one by one, until no other must be; and what is left.
+
+    A drop stands for the work of several nodes: once one of them cannot be done, none of them is.
+    """
+    shut: dict[str, float] = {}
+    while True:
+        found = _plan(loads, capacity, split, margin, frozenset(), objective)
+        lost = [q.split("@")[0].partition("/")[2] for q in found.allocation.suspended]
+        gone = next((q for q in lost if q in found.missing and q not in shut), None)
+        if gone is None:
+            return replace(found, missing={**found.missing, **shut}), loads
+        shut[gone] = 1.0
+        loads = [
+            replace(load, shut=load.shut | {gone}) if any(w.point == gone for w in load.windows) else load
+            for load in loads
+        ]
 
 
 def heavy_tailed(load: StreamLoad) -> dict[str, float]:
@@ -336,6 +360,8 @@ def _plan(
         if any(slot.id in heavy for slot in load.slots.all):
             demands.append(Demand(f"{number}/", root, "exact"))
         for window in load.windows:
+            if window.point in load.shut:
+                continue
             demands += _window_demands(window, own, str(number), len(parent))
             gains = {own[slot]: gain for slot, gain in window.gains.items()} | {len(parent): 1.0}
             drops[f"{number}/{window.point}"] = DropDemand(window.point, gains, window.most, window.queries)
@@ -395,6 +421,8 @@ def _missing(loads: Sequence[StreamLoad], allocation: Allocation) -> dict[str, f
     found: dict[str, float] = {}
     for number, load in enumerate(loads):
         for window in load.windows:
+            if window.point in load.shut:
+                continue
             name = f"{number}/{window.point}"
             shares = [1 - allocation.by_query[name]]
             shares += [
