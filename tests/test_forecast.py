@@ -19,7 +19,7 @@ from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.forecast import Machine, forecast, half_width, scaled
 from slackwater.planners.relief import best_relief, least_cores
-from slackwater.planners.sampling import StreamLoad
+from slackwater.planners.terms import StreamLoad
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 
 STREAM = "CREATE STREAM p (ts TIMESTAMP, size INT, port INT) USING scripted TIMESTAMP BY ts;"

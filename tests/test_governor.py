@@ -15,8 +15,8 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
-from slackwater.planners.sampling import python_share, terms_of
 from slackwater.planners.steady import in_classes
+from slackwater.planners.terms import python_share, terms_of
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.shedding import Took
 from slackwater.statistics.costs import predicted

@@ -12,7 +12,8 @@ from slackwater.plan.layout import extend
 from slackwater.plan.operators import counted, operators_of
 from slackwater.plan.slots import rare, slots_of
 from slackwater.plan.tables import Plan
-from slackwater.planners.sampling import StreamLoad, heavy_tailed, plan_rates, terms_of, worst_loss
+from slackwater.planners.sampling import heavy_tailed, plan_rates, worst_loss
+from slackwater.planners.terms import StreamLoad, terms_of
 from slackwater.statistics.costs import predicted
 from slackwater.statistics.snapshot import GroupStrata, QueryStatistics, StreamStatistics
 

@@ -13,7 +13,8 @@ from slackwater.plan.operators import operators_of
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.relief import with_contracts
-from slackwater.planners.sampling import StreamLoad, plan_rates, terms_of
+from slackwater.planners.sampling import plan_rates
+from slackwater.planners.terms import StreamLoad, terms_of
 from slackwater.statistics.snapshot import StreamStatistics
 
 STREAM = """

@@ -17,7 +17,8 @@ from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.load import LoadTree
 from slackwater.planners.most_delivered import DropDemand, most_delivered
-from slackwater.planners.sampling import StreamLoad, plan_rates, with_windows
+from slackwater.planners.sampling import plan_rates
+from slackwater.planners.terms import StreamLoad, with_windows
 from slackwater.planners.window_level import gains_of
 from slackwater.planners.window_needs import Needs, cells_of, inside, may_leave_out, need_bits, points_of
 from slackwater.planners.window_rules import DropPoint, DropWindow

@@ -16,15 +16,8 @@ from slackwater.plan.slots import rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Demand
-from slackwater.planners.sampling import (
-    UNSHEDDABLE,
-    Rates,
-    StreamLoad,
-    demands_of,
-    plan_rates,
-    terms_of,
-    worst_loss,
-)
+from slackwater.planners.sampling import Rates, demands_of, plan_rates, worst_loss
+from slackwater.planners.terms import UNSHEDDABLE, StreamLoad, terms_of
 from slackwater.statistics.costs import predicted
 
 CLOSE = 1e-9

@@ -11,7 +11,7 @@ from slackwater.plan.slots import can_shed, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.forecast import Forecast, Machine, forecast
 from slackwater.planners.level import SplitName
-from slackwater.planners.sampling import StreamLoad, with_windows
+from slackwater.planners.terms import StreamLoad, with_windows
 from slackwater.planners.window_needs import may_leave_out, points_of
 
 CORES_AT_MOST = 1024

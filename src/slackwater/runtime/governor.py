@@ -18,16 +18,9 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
 from slackwater.planners.ruling import NO_PARTS, Leaving, Ruling
-from slackwater.planners.sampling import (
-    Objective,
-    Rates,
-    StreamLoad,
-    plan_rates,
-    reading_seconds,
-    terms_of,
-    worst_loss,
-)
+from slackwater.planners.sampling import Objective, Rates, plan_rates, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
+from slackwater.planners.terms import StreamLoad, reading_seconds, terms_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took

@@ -14,7 +14,8 @@ from slackwater.planners.decision import Decision
 from slackwater.planners.forecast import Machine, half_width
 from slackwater.planners.load import LoadTree, prefix_rates
 from slackwater.planners.placement import shedders
-from slackwater.planners.sampling import StreamLoad, demands_of, terms_of, with_windows
+from slackwater.planners.sampling import demands_of
+from slackwater.planners.terms import StreamLoad, terms_of, with_windows
 from slackwater.planners.window_level import selectivities
 from slackwater.planners.window_needs import points_of, tick_of
 from slackwater.planners.window_rules import DropPoint

@@ -18,7 +18,7 @@ from slackwater.plan.algebra import algebra
 from slackwater.plan.operators import OperatorNode
 from slackwater.plan.slots import Slot, Slots
 from slackwater.plan.tables import Plan, StepPlan
-from slackwater.planners.sampling import UNSHEDDABLE
+from slackwater.planners.terms import UNSHEDDABLE
 from slackwater.runtime.shedding import Shed
 from slackwater.spark.statement import FREQUENT_AT_MOST
 from slackwater.statistics.costs import REMEMBERED, Costs, Observation, fit_costs

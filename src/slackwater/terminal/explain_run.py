@@ -17,7 +17,7 @@ from slackwater.errors import RunError
 from slackwater.language.contracts import Contract
 from slackwater.language.statements import CreateStream
 from slackwater.planners.relief import relaxable, with_contracts
-from slackwater.planners.sampling import StreamLoad
+from slackwater.planners.terms import StreamLoad
 from slackwater.runtime.governor import WARMING
 from slackwater.runtime.insight import insight, machine, stream_loads
 from slackwater.runtime.session import Session, Settings

@@ -12,7 +12,7 @@ from rich.text import Text
 from slackwater.language.contracts import Subset
 from slackwater.planners.forecast import Forecast, Machine, QueryForecast, forecast
 from slackwater.planners.relief import CORES_AT_MOST, Relief, best_relief, least_cores
-from slackwater.planners.sampling import StreamLoad
+from slackwater.planners.terms import StreamLoad
 from slackwater.runtime.show import compact, printable
 from slackwater.terminal.insight_view import plain_table, seconds_text, share_text
 
