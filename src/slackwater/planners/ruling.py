@@ -44,6 +44,8 @@ class Leaving:
     always: bool = False
     level: float = 0.0
     """The loss level that the shares come from."""
+    runs: Mapping[str, int] = field(default_factory=dict)
+    """By drop: how many windows a coin decides on, where that is less than its gap."""
 
 
 NO_PARTS: Mapping[str, float] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""What a batch is made of, in the terms that its cost is fitted to: rows read, tested, looked up, and so on."""
+"""What a batch is made of, in the terms that its cost is fitted to: rows read, tested, looked up."""
 
 from __future__ import annotations
 

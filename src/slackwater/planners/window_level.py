@@ -7,6 +7,7 @@ It is counted on the schedule itself, not by the paper's formulas, which are her
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -72,6 +73,30 @@ def window_demands(
             )
         )
     return tuple(found)
+
+
+def run_of(share: float, drop: DropWindow, before: int | None = None) -> int:
+    """How many windows one coin should decide on, so that a share is left out: at most the gap.
+
+    The fewer, the fewer are also kept in a row, and while windows are kept batches take long. But where
+    windows overlap only long runs save rows: as many as it takes for nine tenths of what the longest saves.
+    It is a power of two or the gap, and stays what it was ``before`` while that does: with every change
+    windows are counted off anew, and coins that are spread evenly no longer follow each other.
+
+    >>> tumbling, sliding = DropWindow(1, 1, 10), DropWindow(10, 1, 60)
+    >>> run_of(0.5, tumbling), run_of(0.8, tumbling), run_of(0.5, sliding), run_of(0.8, tumbling, 10)
+    (1, 4, 60, 10)
+    """
+
+    def gain(run: int) -> float:
+        return max(0.0, (run + 1) * drop.slide - drop.size) / (run * drop.slide)
+
+    least = min(drop.gap, math.ceil(share / max(1 - share, 1e-6) - 1e-9)) if share > 0 else 1
+    enough = 0.9 * gain(drop.gap)
+    if before is not None and least <= before <= 4 * least and gain(before) >= enough:
+        return before
+    powers = [2**n for n in range(drop.gap.bit_length()) if least <= 2**n < drop.gap]
+    return next((run for run in powers if gain(run) >= enough), drop.gap)
 
 
 def gains_of(plan: Plan, slots: Slots, points: Mapping[str, DropPoint]) -> dict[str, dict[str, float]]:

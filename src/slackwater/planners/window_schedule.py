@@ -20,6 +20,8 @@ Placing = Literal["needed", "conservative", "first", "last"]
 """What a left-out window saves: all that no other needs; what the paper's window leaves; nothing before
 the handing on of rows (a drop in the middle); nothing before the last aggregate is done (a random drop)."""
 
+GOLDEN = 0x9E3779B97F4A7C15
+"""The golden ratio's fraction in units of 2⁻⁶⁴."""
 UNITS_AT_MOST = 50_000
 """Decided at a time: a stream that jumps further has windows between that nobody has seen."""
 
@@ -27,11 +29,17 @@ UNITS_AT_MOST = 50_000
 def coin(salt: int, point: str, batch: int) -> float:
     """A number from 0 up to 1 for each batch of windows: the same whenever it is asked for.
 
+    Guarantee: each is as likely as any other over salts, and those of any stretch of batches are spread
+    evenly, so that many windows in a row are seldom kept: while they are, batches pile up. Variant: multiples
+    of the golden ratio from a random start. Reference: Weyl's sequence; the paper tosses independent coins.
+
     >>> coin(1, "a", 7) == coin(1, "a", 7), coin(1, "a", 7) == coin(2, "a", 7)
     (True, False)
+    >>> sum(coin(1, "a", batch) < 0.3 for batch in range(100))
+    30
     """
-    digest = blake2b(f"{salt}/{point}/{batch}".encode(), digest_size=7).digest()
-    return int.from_bytes(digest, "big") / 2**56
+    start = int.from_bytes(blake2b(f"{salt}/{point}".encode(), digest_size=8).digest(), "big")
+    return ((start + batch * GOLDEN) % 2**64) / 2**64
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,8 @@ class Extent:
     share: float = 0.0
     shut: frozenset[str] = frozenset()
     """Members that are given up meanwhile."""
+    run: int | None = None
+    """How many windows a coin decides on, where that need not be as many as the gap allows."""
 
 
 def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedule:
@@ -182,7 +192,15 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
             run = Run(first, drop.gap if known else 0)
         to = max(run.unit, -(-extent.high // drop.slide))
         begin, end = run.unit * drop.slide, to * drop.slide
-        units, runs[extent.id] = decide(run, drop.gap, extent.share, to, _coins(salt, extent.id))
+        gap = min(extent.run or drop.gap, drop.gap)
+        if (
+            extent.run is not None
+            and extent.share > 0
+            and not any(_thinned_to(queries.get(n), begin) for n in members)
+        ):
+            # all windows have been kept so far: a burst need not begin with some more
+            run = replace(run, owed=gap - 1)
+        units, runs[extent.id] = decide(run, gap, extent.share, to, _coins(salt, extent.id))
         out = list(_ranges(units, drop.slide))
         if extent.point.kind == "time" and (units or extent.shut):
             dropped_to = max(dropped_to, end)
@@ -196,6 +214,10 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
                 _thinned(before.thinned, begin, end, 0.0 if shut else extent.share),
             )
     return replace(schedule, queries=queries, runs=runs, dropped_to=dropped_to)
+
+
+def _thinned_to(query: QuerySchedule | None, begin: int) -> bool:
+    return query is not None and bool(query.thinned) and query.thinned[-1][1] >= begin
 
 
 def _coins(salt: int, point: str) -> Callable[[int], float]:

@@ -21,6 +21,7 @@ from slackwater.planners.ruling import NO_PARTS, Leaving, Ruling
 from slackwater.planners.sampling import Objective, Rates, plan_rates, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
 from slackwater.planners.terms import StreamLoad, reading_seconds, terms_of
+from slackwater.planners.window_level import run_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
@@ -159,7 +160,8 @@ class Governor:
         name = stream.lower()
         known = self.known(stream, plan, slots)
         leaving = self.leaving(stream)
-        load = self._load(known, float(size) if size is not None else known.size)
+        came = float(size) if size is not None else known.size
+        load = self._load(known, leaving.usual(came, self.pace.interval) if self.multiple is None else came)
         load = replace(load, windows=leaving.demands(plan, slots, points))
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
@@ -180,9 +182,21 @@ class Governor:
             [load, *others], capacity, split=self.split, margin=self.margin, objective=self.objective
         )
         lost = {id_ for id_, share in found.missing.items() if share >= 1.0}
+        if lost and leaving.factor < 1.0 and self.multiple is None:
+            # a query is shut for what is known of its load, not because the last batches took longer
+            found = plan_rates(
+                [load, *others], capacity / leaving.factor, split=self.split, margin=self.margin
+            )
+            lost = {id_ for id_, share in found.missing.items() if share >= 1.0}
+            most = {w.point: w.most for w in load.windows}
+            found = replace(found, missing={id_: 1.0 if id_ in lost else most[id_] for id_ in found.missing})
         leaving.shares = {id_: share for id_, share in found.missing.items() if id_ not in lost}
         shut = frozenset(name for id_ in lost for name in points[id_].members)
-        return Leaving(leaving.shares, shut, level=found.allocation.level)
+        leaving.runs = {
+            id_: run_of(share, points[id_].drop, leaving.runs.get(id_))
+            for id_, share in leaving.shares.items()
+        }
+        return Leaving(leaving.shares, shut, level=found.allocation.level, runs=leaving.runs)
 
     def rule(
         self,
@@ -361,7 +375,7 @@ class Governor:
                 step = known.plan.reader_of(table)
                 later[step] = later.get(step, 0.0) + seconds
         if name in self._leaving:
-            self._leaving[name].learn(known.plan, later, took.wall, self.budget())
+            self._leaving[name].learn(known.plan, later, took.wall, self.budget(), took.stretch)
         if self.fitting:
             known.fit()
             if known.batches in CALIBRATED_AFTER:

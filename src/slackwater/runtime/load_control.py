@@ -136,7 +136,7 @@ class LoadControl:
                     continue
                 low, high = reach
             share, shut = leaving.shares.get(id_, 0.0), leaving.shut & set(point.members)
-            extents.append(Extent(point, id_, low, high, share, shut))
+            extents.append(Extent(point, id_, low, high, share, shut, leaving.runs.get(id_)))
         return extended(schedule, extents, self._salt)
 
     def _reach(self, decision: Decision, state: StreamState, size: int) -> tuple[int, int] | None:

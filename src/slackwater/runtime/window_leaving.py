@@ -10,12 +10,15 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.window_level import WindowDemand, gains_of, leads_to, window_demands
 from slackwater.planners.window_rules import DropPoint
 
-FORGETTING = 0.9
-"""How much of what is known of a batch's later steps stays from one batch to the next."""
+REMEMBERED = 10
+"""Batches over which times are averaged, at least."""
+CYCLES = 3
+"""Times that a drop's gap goes by while they are averaged: a kept window is followed by left-out ones."""
 LEAST_KEPT = 0.1
 """What is left of windows tells what all of them would cost, if it is at least so much."""
-HASTE, PATIENCE = 0.1, 0.02
-"""How fast less and more is planned for, where batches take longer or shorter than they may."""
+HASTE, PATIENCE = 1.0, 0.2
+"""How fast less and more is planned for, where batches take longer or shorter than they may: over so many
+batches as are averaged."""
 LEAST, MOST = 0.25, 1.2
 """Of the capacity, how little and how much may be planned for."""
 SETTLED = 3
@@ -32,12 +35,18 @@ class WindowLeaving:
 
     shares: dict[str, float] = field(default_factory=dict)
     """By drop: what is left out now."""
+    runs: dict[str, int] = field(default_factory=dict)
+    """By drop: how many windows a coin decides on."""
     after: dict[str, float] = field(default_factory=dict)
     """By drop: seconds in a batch for what comes after the first aggregates, if no window were left out."""
     factor: float = 1.0
     """Of the capacity, how much is planned for."""
     busy: float = 0.0
     """Seconds of a batch, on average."""
+    wall: float = 0.0
+    """Seconds of the last batch."""
+    stretch: float = 1.0
+    """Seconds of event time in a batch, on average."""
     _for: Plan | None = None
     _gains: dict[str, dict[str, float]] = field(default_factory=dict)
     _points: Mapping[str, DropPoint] = field(default_factory=dict)
@@ -48,18 +57,38 @@ class WindowLeaving:
             self._for, self._points, self._gains = plan, points, gains_of(plan, slots, points)
         return window_demands(plan, points, self._gains, self.after)
 
-    def learn(self, plan: Plan, later: Mapping[str, float], wall: float, budget: float) -> None:
+    def usual(self, size: float, interval: float) -> float:
+        """The rows of a batch if the one before had kept to its interval: more have come while it did not.
+
+        Windows are decided for longer than a batch, and mostly right after others have been kept.
+        """
+        return size * interval / max(interval, self.wall)
+
+    @property
+    def memory(self) -> float:
+        """Batches over which times are averaged."""
+        longest = max((p.drop.slide * (p.drop.gap + 1) / 1e6 for p in self._points.values()), default=0.0)
+        return max(REMEMBERED, CYCLES * longest / max(self.stretch, 1e-3))
+
+    def learn(
+        self, plan: Plan, later: Mapping[str, float], wall: float, budget: float, stretch: float
+    ) -> None:
         """Take note of a batch: seconds of later steps by the step they are for, and how long it took."""
+        new = 1 / self.memory
+        self.stretch += (stretch - self.stretch) / REMEMBERED if stretch > 0 else 0.0
+        self.wall = wall
         for id_, point in self._points.items():
             mine = sum(s for name, s in later.items() if leads_to(plan, name, point.members))
             kept = max(1.0 - self.shares.get(id_, 0.0), LEAST_KEPT)
             known = self.after.get(id_)
             whole = mine / kept
-            self.after[id_] = whole if known is None else FORGETTING * known + (1 - FORGETTING) * whole
-        self.busy = FORGETTING * self.busy + (1 - FORGETTING) * wall if self.busy else wall
+            self.after[id_] = whole if known is None else known + new * (whole - known)
+        self.busy = self.busy + new * (wall - self.busy) if self.busy else wall
         if not any(self.shares.values()):
-            self.factor = min(1.0, self.factor + PATIENCE)
+            self.factor = min(1.0, self.factor + PATIENCE * new)
+            # what comes next is judged by itself
+            self.busy = min(self.busy, budget)
         elif budget > 0:
             over = self.busy / budget - 1
-            step = 1 - HASTE * min(over, 1.0) if over > 0 else 1 - PATIENCE * max(over, -1.0)
+            step = 1 - HASTE * new * min(over, 1.0) if over > 0 else 1 - PATIENCE * new * max(over, -1.0)
             self.factor = min(MOST, max(LEAST, self.factor * step))

@@ -1,0 +1,140 @@
+"""Leaving windows out in a closed loop: a simulated machine that falls behind and catches up, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slackwater.planners.terms import terms_of
+from slackwater.planners.window_needs import points_of
+from slackwater.planners.window_schedule import Extent, Schedule, extended
+from slackwater.runtime.shedding import Took
+from slackwater.runtime.window_drops import WindowDrops
+from slackwater.statistics.costs import predicted
+from test_governor import Machine
+
+SECOND = 1_000_000
+STREAM = "CREATE STREAM p (ts TIMESTAMP, src STRING, size INT, port INT) USING traffic TIMESTAMP BY ts;"
+SUB = """CREATE QUERY sub AS SELECT COUNT(*) AS n, SUM(size) AS s FROM p WHERE port > 1
+  GROUP BY window(ts, '{size} seconds', '{slide} seconds') WITH SUBSET GAP {gap};"""
+DRAWN = "CREATE QUERY drawn AS SELECT COUNT(*) AS n FROM p WHERE size > 5 GROUP BY window(ts, '10 seconds') WITH ERROR 5%;"
+
+
+@dataclass
+class _Shed:
+    rates: dict[str, float]
+    parts: dict[str, float]
+    arrived: int
+
+    def __post_init__(self) -> None:
+        self.share, self.passed, self.drawn = 1.0, self.arrived, bool(self.rates)
+        self.nodes = np.array([])
+        self.partials: dict[str, Any] = {}
+
+    def kept_of(self, slot: Any) -> int:
+        return self.arrived
+
+
+@dataclass
+class Live(Machine):
+    """A stream that comes whether or not it is worked off: a batch takes what has come since the last one."""
+
+    costs: dict[str, float] = field(
+        default_factory=lambda: {"pass": 0.02, "read": 5e-9, "block": 1e-8, "row": 2e-7, "test": 2e-8}
+    )
+    """A trace: where nobody needs its rows it is hardly read."""
+    now: float = 0.0
+    done: float = 0.0
+    schedule: Schedule = field(default_factory=Schedule)
+    lags: list[float] = field(default_factory=list)
+    levels: list[float] = field(default_factory=list)
+
+    def live(self, rate: float, seconds: float) -> None:
+        """Go on for some seconds at rows a second."""
+        points = points_of(self.plan, "p")
+        stop = self.now + seconds
+        while self.now < stop:
+            self.now = max(self.now, self.done + 1.0)
+            low, high = round(self.done * SECOND), round(self.now * SECOND)
+            rows = round(rate * (high - low) / SECOND)
+            leaving = self.governor.leave("p", self.plan, self.slots, points, rows)
+            extents = [
+                Extent(
+                    p,
+                    id_,
+                    low,
+                    high,
+                    leaving.shares.get(id_, 0.0),
+                    leaving.shut & set(p.members),
+                    leaving.runs.get(id_),
+                )
+                for id_, p in points.items()
+            ]
+            self.schedule = extended(self.schedule, extents, 1)
+            drops = WindowDrops(self.plan, "p", self.schedule)
+            parts = drops.parts(self.slots, low, high)
+            ruling = self.governor.rule("p", self.plan, self.slots, rows, least=1.0, parts=parts)
+            load = self.governor._load(self.governor.known("p", self.plan, self.slots), rows)
+            load.__dict__["parts"] = parts
+            times = {
+                id_: predicted(self.costs, terms_of(load, ruling.thresholds, id_)) * self._jitter()
+                for id_, _ in self.plan.tables_on("p")
+            }
+            wall = self.fixed + sum(times.values()) / self.cores * self._jitter()
+            shed: Any = _Shed(dict(ruling.thresholds), dict(parts), rows)
+            self.governor.learn("p", shed, Took(rows, (high - low) / 1e6, wall, times))
+            self.done = self.now
+            self.now += wall
+            self.lags.append(self.now - self.done)
+            self.levels.append(max(ruling.level, leaving.level))
+
+    def delivered(self, low: float, high: float, slide: int = 1) -> float:
+        out = self.schedule.queries["sub"].out
+        starts = range(round(low), round(high), slide)
+        gone = [s for s in starts if any(a <= s * SECOND < b for a, b in out)]
+        return 1 - len(gone) / len(starts)
+
+
+def capacity(machine: Live) -> float:
+    """Rows a second that just fit the budget."""
+    one, two = machine.whole(100_000), machine.whole(200_000)
+    return 100_000 + (machine.budget - one) / (two - one) * 100_000
+
+
+@pytest.mark.parametrize("times", [1.5, 3.0, 6.0])
+def test_a_burst_is_kept_up_with_and_over_all_is_exact_again(times: float):
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10))
+    fits = capacity(machine)
+    machine.live(0.5 * fits, 30)
+    assert machine.delivered(0, 30) == 1.0
+    begun = machine.now
+    machine.live(times * fits, 120)
+    assert max(machine.lags[-10:]) < 8, "it does not fall behind"
+    share = machine.delivered(begun + 40, machine.done)
+    assert 0.45 / times < share < 1.6 / times
+    after = machine.done
+    machine.live(0.5 * fits, 60)
+    assert machine.lags[-1] < 1.0
+    assert machine.delivered(after + 20, machine.done) == 1.0
+
+
+def test_sliding_windows_are_left_out_in_runs_that_save_rows():
+    machine = Live(STREAM + SUB.format(size=10, slide=1, gap=60))
+    fits = capacity(machine)
+    machine.live(0.5 * fits, 20)
+    machine.live(2.0 * fits, 300)
+    assert max(machine.lags[-20:]) < 25
+    assert machine.delivered(120, machine.done) > 0.2
+
+
+def test_sampled_queries_beside_it_give_way_while_a_window_is_kept():
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10) + DRAWN)
+    fits = capacity(machine)
+    machine.live(0.5 * fits, 30)
+    machine.live(4.0 * fits, 90)
+    assert max(machine.lags[-10:]) < 8
+    assert 0 < machine.delivered(60, machine.done) < 1
+    assert max(machine.levels[-30:]) > 0
