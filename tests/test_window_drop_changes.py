@@ -46,16 +46,16 @@ def true_ones(found: list[Answer], truth: dict[tuple[object, ...], Answer]) -> N
         assert answer.value == truth[place(answer)].value, answer
 
 
-@pytest.mark.parametrize("timed", [True, False])
-@pytest.mark.parametrize(
-    "late",
-    [
-        "CREATE QUERY late AS SELECT COUNT(*) AS n FROM p WHERE port = 80 GROUP BY window(ts, '1 second') WITH EXACT;",
-        "CREATE QUERY late AS SELECT SUM(size) AS s FROM p WHERE port = 80 GROUP BY window(ts, '3 seconds') WITH EXACT;",
-        "CREATE QUERY late AS SELECT MAX(bytes) AS m FROM pairs GROUP BY window(ts, '4 seconds') WITH EXACT;",
-    ],
-)
-def test_a_query_that_comes_later_is_exact_from_its_first_answer(spark, late: str, timed: bool):
+LATE = {
+    "same": "CREATE QUERY late AS SELECT COUNT(*) AS n FROM p WHERE port = 80 GROUP BY window(ts, '1 second') WITH EXACT;",
+    "wider": "CREATE QUERY late AS SELECT SUM(size) AS s FROM p WHERE port = 80 GROUP BY window(ts, '3 seconds') WITH EXACT;",
+    "nested": "CREATE QUERY late AS SELECT MAX(bytes) AS m FROM pairs GROUP BY window(ts, '4 seconds') WITH EXACT;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "timed"), [("same", True), ("wider", False), ("nested", True)])
+def test_a_query_that_comes_later_is_exact_from_its_first_answer(spark, kind: str, timed: bool):
+    late = LATE[kind]
     truth = exact(spark, SUB + NESTED + late)
     found = changed(spark, SUB + NESTED, late, timed=timed)
     true_ones(found, truth)

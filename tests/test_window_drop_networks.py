@@ -54,10 +54,9 @@ def statements(network: Network, prefix: str, priority: int) -> Iterator[str]:
 
 
 def batches(items: Sequence[Item], random: Random) -> list[list[Item]]:
-    """The items cut at three times at random; those of one time stay together."""
+    """The items cut at a time at random; those of one time stay together."""
     times = sorted({item.time for item in items})
-    cuts = sorted(random.sample(times, min(2, len(times))))
-    edges = [times[0], *cuts, times[-1] + 1]
+    edges = [times[0], random.choice(times[1:]), times[-1] + 1]
     return [
         [i for i in items if low <= i.time < high] for low, high in zip(edges[:-1], edges[1:], strict=True)
     ]

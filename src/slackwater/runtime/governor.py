@@ -93,6 +93,8 @@ class Governor:
     """By stream: how many batches in a row have been like the one before them, and were shed."""
     _whole: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By stream: rows of the last batches that were taken whole, and how long they took."""
+    _overran: frozenset[str] = frozenset()
+    """Streams whose last batch took longer than it may."""
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
@@ -224,6 +226,7 @@ class Governor:
         capacity = self.pace.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
         enough = self.pace.enough(fixed, streams) if self.multiple is None else capacity
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
+        watchful = watchful or name in self._overran
         if whole <= enough or (self.multiple is None and not others and self._fitted(name, load.size, fixed)):
             for known_of in (self._aims, self._shares, self._last, self._alike):
                 known_of.pop(name, None)
@@ -359,6 +362,8 @@ class Governor:
         if known is None:
             return
         known.arrived(took.arrived, took.stretch)
+        # a batch that took too long and was not meant to: what it costs must be looked at
+        self._overran = self._overran | {name} if took.wall > self.budget() else self._overran - {name}
         if (shed is None or not shed.drawn) and self._turns.get(name, 0) >= WARMING and took.arrived:
             rows, wall = self._whole.get(name, (float(took.arrived), took.wall))
             self._whole[name] = ((rows + took.arrived) / 2, (wall + took.wall) / 2)

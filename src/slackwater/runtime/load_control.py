@@ -11,12 +11,12 @@ from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
-from slackwater.planners.ruling import NO_PARTS, Leaving, Ruler, choose_blocks, least_share
+from slackwater.planners.ruling import NO_PARTS, Leaving, Ruler, Ruling, choose_blocks, least_share
 from slackwater.planners.window_needs import need_bits, points_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.planners.window_schedule import Extent, Schedule, extended
 from slackwater.runtime.governor import Governor
-from slackwater.runtime.shedding import Shed, Took
+from slackwater.runtime.shedding import Shed, Took, tests_thresholds
 from slackwater.runtime.state import StreamState
 from slackwater.runtime.turn import compile_stream
 from slackwater.runtime.window_drops import WindowDrops
@@ -30,6 +30,17 @@ AHEAD = 1.5
 """How much further than the last one a batch may reach for its windows to be decided before it comes."""
 ROWS_AHEAD = 4096
 """The same for windows over rows of which nobody knows how many come."""
+
+
+def _tested(schedule: Schedule, droppable: bool, ruling: Ruling) -> Schedule:
+    """A schedule whose texts test rows for being needed, also in batches that are only measured.
+
+    So there is one text for all batches that are not plain, its cost is what is fitted, and its code is warm
+    when a burst comes.
+    """
+    return replace(
+        schedule, always=schedule.always or (droppable and (ruling.measured or bool(ruling.thresholds)))
+    )
 
 
 class LoadControl:
@@ -116,7 +127,7 @@ class LoadControl:
             sizes=dict(ruling.sizes),
             calibrated=ruling.calibrated,
             salt=self._salt,
-            schedule=schedule.to_json() if points or state.schedule else {},
+            schedule=_tested(schedule, bool(points), ruling).to_json() if points or state.schedule else {},
         )
 
     def _scheduled(
@@ -167,7 +178,9 @@ class LoadControl:
     def compiled(self, decision: Decision) -> dict[str, Compiled]:
         """The texts that carry a decision out: plain ones where nothing is tested and nothing measured."""
         stream, plan = decision.stream, self._plan_of(decision.version)
-        mode = "exact" if not decision.sheds else "measured" if not decision.thresholds else "shed"
+        mode = "exact"
+        if decision.sheds:
+            mode = "shed" if tests_thresholds(decision, self.slots(stream, decision.version)) else "measured"
         mode = "blocks" if decision.blocks else mode
         mode += "/windows" if decision.leaves_out else ""
         key = (stream.lower(), decision.version, mode)
@@ -178,7 +191,7 @@ class LoadControl:
             shedding = Shedding(
                 slots,
                 blocks=bool(decision.blocks),
-                tested=bool(decision.thresholds or decision.blocks),
+                tested=tests_thresholds(decision, slots),
                 counted=tuple(nodes[i].prefix for i in counted(nodes)),
                 bits=need_bits(plan, slots) if decision.leaves_out else {},
                 leaves_out=decision.leaves_out,

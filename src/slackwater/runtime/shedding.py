@@ -19,7 +19,7 @@ from slackwater.runtime.samples import BATCH_SCHEMA, Span
 from slackwater.runtime.window_drops import WindowDrops
 from slackwater.spark.statement import FREQUENT_AT_MOST, WHOLE, companions
 
-COUNTING = ("__arrived", "__readable", "__latest", "__earliest", "__kept_", "__node_", "__late")
+COUNTING = ("__arrived", "__readable", "__latest", "__earliest", "__kept_", "__node_", "__late", "__looked")
 """How the columns begin that count a batch and are no partials."""
 
 
@@ -38,6 +38,11 @@ def threshold(rate: float) -> int:
     (True, True, 0)
     """
     return min(WHOLE, max(0, round(rate * WHOLE)))
+
+
+def tests_thresholds(decision: Decision, slots: Slots) -> bool:
+    """Whether statements test thresholds; those that test windows do too, so that one text serves both."""
+    return bool(decision.thresholds or decision.blocks or (decision.leaves_out and slots.sheddable))
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class Shed:
     @property
     def tested(self) -> bool:
         """Whether the statements test thresholds, though all of them may be 1."""
-        return bool(self.rates) or bool(self.decision.blocks)
+        return tests_thresholds(self.decision, self.slots)
 
     @property
     def drawn(self) -> bool:
@@ -195,7 +200,10 @@ class Shed:
             self.kept[int(block)] = table[:, blocks == block].sum(axis=1)
         self.passed = passed = int(pc.sum(rows["__arrived"]).as_py() or 0)
         names = sorted((n for n in rows.column_names if n.startswith("__node_")), key=lambda n: int(n[7:]))
+        looked = pc.sum(rows["__looked"]).as_py() or 0 if "__looked" in rows.column_names else 0
         self.nodes = np.array([pc.sum(rows[n]).as_py() or 0 for n in names], dtype=float)
+        # of few rows none may have been looked at: what they tell is nothing
+        self.nodes = self.nodes * (passed / looked) if looked else np.zeros(0)
         # where nothing can be shed, nothing asks for it
         self.earliest = pc.min(rows["__earliest"]).as_py() if "__earliest" in rows.column_names else None
         if self.size is not None:

@@ -37,6 +37,8 @@ from slackwater.spark.statement import (
     since,
 )
 
+LOOKED_AT = 16
+"""Of so many rows one is looked at to count what operators let pass; a power of two."""
 COUNTING = (Column(None, None, None, "count({x})", "sum"), FIRST_TIME, LAST_TIME)
 """Columns of windows over rows that count the rows and say when they were."""
 
@@ -75,8 +77,11 @@ def _counting(statements: list[Statement], shedding: Shedding) -> list[Statement
         f"count(*) FILTER (WHERE s.__u < get(s.__p, s.__i + {THRESHOLDS + i})) AS __kept_{i}"
         for i in range(shedding.slots.counters if shedding.tested else 0)
     ]
+    # a condition that is costly would be evaluated once more for every row
+    looked_at = f"(s.__seq & {LOOKED_AT - 1}L) = 0"
+    items += [f"count(*) FILTER (WHERE {looked_at}) AS __looked"] if shedding.counted else []
     items += [
-        f"count(*) FILTER (WHERE {condition(prefix)}) AS __node_{i}"
+        f"count(*) FILTER (WHERE {looked_at} AND {condition(prefix)}) AS __node_{i}"
         for i, prefix in enumerate(shedding.counted)
     ]
     for index, statement in enumerate(statements):
@@ -158,7 +163,10 @@ def _flagged(
         counts = "" if grouped else "/*counts*/"
         rows = shedding.rows(lookups_of(chunk), _guards(chunk, slots, shedding))
         strata = [s for s in dict.fromkeys(slots) if s is not None and s.keys and s.keys == table.keys]
-        items = [f"({sql}) AS {name.removeprefix('s.')}" for sql, name in named.items()]
+        wanting = _wanting(chunk, paths, slots, shedding)
+        items = [
+            f"{_guarded(sql, wanting.get(sql))} AS {name.removeprefix('s.')}" for sql, name in named.items()
+        ]
         items += [shedding.frequent_sql(slot) for slot in strata if shedding.tested]
         if items:
             rows = f"(SELECT s.*, {', '.join(items)} FROM {rows}) s"
@@ -168,6 +176,33 @@ def _flagged(
             selected += f", xxhash64({', '.join(slot.keys)}) AS group_{slot.id}"
         sql = f"SELECT {selected}{counts} FROM {rows}{where} GROUP BY {', '.join(by)}"
         yield Statement(id_, sql, tuple(c.id for c in chunk))
+
+
+def _wanting(
+    columns: tuple[Column, ...],
+    paths: Sequence[tuple[Operator, ...]],
+    slots: Sequence[Slot | None],
+    shedding: Shedding,
+) -> dict[str, str]:
+    """By predicate: what a row must pass for some path to test it; none where one tests it for every row."""
+    found: dict[str, dict[str | None, None]] = {}
+    for column, path, slot in zip(columns, paths, slots, strict=True):
+        # rare groups have a threshold of their own, which is not looked at here
+        drawn = None if slot is not None and slot.keys else shedding.test(slot)
+        tests = [t for t in (shedding.needed(column.path), drawn) if t is not None]
+        for predicate in path:
+            if isinstance(predicate, str):
+                found.setdefault(predicate, {})[" AND ".join(tests) or None] = None
+    return {
+        predicate: " OR ".join(f"({t})" for t in tests if t is not None)
+        for predicate, tests in found.items()
+        if None not in tests
+    }
+
+
+def _guarded(predicate: str, test: str | None) -> str:
+    """A predicate that is not evaluated for rows which fail a test."""
+    return f"({predicate})" if test is None else f"CASE WHEN {test} THEN ({predicate}) END"
 
 
 def _guards(columns: tuple[Column, ...], slots: Sequence[Slot | None], shedding: Shedding) -> dict[str, str]:

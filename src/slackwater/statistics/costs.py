@@ -10,13 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import nnls
 
+Floats = npt.NDArray[np.float64]
 Costs = Mapping[str, float]
 """Seconds by term: of a pass, of a row read, parsed, tested, …"""
 
 FORGETTING = 0.85
 """The weight of a batch in the next one's fit: about seven batches count."""
+FAR_OFF = 2.5
+"""Where all times are so many times what the calibration says, or less, it is scaled first."""
 RIDGE = 0.05
 """How much a departure from the calibration weighs beside an error in the times, both relative."""
 REMEMBERED = 60
@@ -58,14 +62,26 @@ def fit_costs(
     seconds = np.array([o.seconds for o in observations])
     weight = np.sqrt(forgetting ** np.array([latest - o.batch for o in observations], dtype=float))
     typical = max(float(np.average(seconds, weights=weight)), 1e-9)
-    scale = np.array([calibration[n] for n in names])
-    terms = np.array([[o.terms.get(n, 0.0) for n in names] for o in observations]) * scale
+    known = np.array([calibration[n] for n in names])
+    amounts = np.array([[o.terms.get(n, 0.0) for n in names] for o in observations])
+    scale = known * _far_off((amounts * known).sum(axis=1), seconds, weight)
+    terms = amounts * scale
     rows = np.vstack([terms / typical * weight[:, None], np.sqrt(ridge) * np.eye(len(names))])
     wanted = np.concatenate([seconds / typical * weight, np.full(len(names), np.sqrt(ridge))])
     ratio, _ = nnls(rows, wanted)
     present = np.abs(terms).sum(axis=0) > 0
-    fitted = np.where(present, ratio, 1.0) * scale
+    fitted = np.where(present, ratio * scale, known)
     return {**calibration, **dict(zip(names, map(float, fitted), strict=True))}
+
+
+def _far_off(said: Floats, seconds: Floats, weight: Floats) -> float:
+    """By how much a calibration must be scaled to be roughly right; 1 where it is.
+
+    A ridge on ratios would hold it back: a condition can cost a hundred times what one usually does.
+    """
+    both = float((weight**2 * said**2).sum())
+    slope = float((weight**2 * said * seconds).sum()) / both if both > 0 else 1.0
+    return slope / FAR_OFF if slope > FAR_OFF else slope * FAR_OFF if 0 < slope < 1 / FAR_OFF else 1.0
 
 
 def predicted(costs: Costs, terms: Mapping[str, float]) -> float:
