@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from random import Random
 
 import pyarrow as pa
@@ -57,9 +58,7 @@ def batches(items: Sequence[Item], random: Random) -> list[list[Item]]:
     """The items cut at a time at random; those of one time stay together."""
     times = sorted({item.time for item in items})
     edges = [times[0], random.choice(times[1:]), times[-1] + 1]
-    return [
-        [i for i in items if low <= i.time < high] for low, high in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    return [[i for i in items if low <= i.time < high] for low, high in pairwise(edges)]
 
 
 def table(items: Sequence[Item]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The command line of the experiments: ``slackwater reproduce sampling-load``, ``-time``, ``-burst``."""
+"""The command line of the experiments: ``slackwater reproduce NAME``, one for each figure or table."""
 
 from __future__ import annotations
 
@@ -106,6 +106,71 @@ def sampling_burst(json: Json = None, plot: Plot = None, quick: Quick = False) -
         return found.figures, found.series
 
     _reproduce("sampling-burst", json, plot, plots.plot_burst, measure)
+
+
+@reproduce.command()
+def window_pipeline(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
+    """Windows dropped behind, between and before nested aggregates: what is delivered, by load."""
+    import slackwater.experiments.window_pipeline as module
+    from slackwater.experiments import window_plots
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        found = module.window_pipeline(spark, folder, module.QUICK if quick else module.FULL, shown)
+        return found.figures, found.series
+
+    _reproduce("window-pipeline", json, plot, window_plots.plot_pipeline, measure)
+
+
+@reproduce.command()
+def window_fanout(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
+    """Windows of two queries on one stream, dropped together, apart, or behind their aggregates."""
+    import slackwater.experiments.window_fanout as module
+    from slackwater.experiments import window_plots
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        found = module.window_fanout(spark, folder, module.QUICK if quick else module.FULL, shown)
+        return found.figures, found.series
+
+    _reproduce("window-fanout", json, plot, window_plots.plot_fanout, measure)
+
+
+@reproduce.command()
+def window_size(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
+    """How many windows must be dropped at an excess of 25 %, by their size."""
+    import slackwater.experiments.window_parameters as module
+    from slackwater.experiments import window_plots
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        found = module.window_size(spark, folder, module.QUICK if quick else module.FULL, shown)
+        return found.figures, found.series
+
+    _reproduce("window-size", json, plot, window_plots.plot_size, measure)
+
+
+@reproduce.command()
+def window_slide(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
+    """How many windows must be dropped at excesses of 25 to 100 %, by their slide."""
+    import slackwater.experiments.window_parameters as module
+    from slackwater.experiments import window_plots
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        found = module.window_slide(spark, folder, module.QUICK if quick else module.FULL, shown)
+        return found.figures, found.series
+
+    _reproduce("window-slide", json, plot, window_plots.plot_slide, measure)
+
+
+@reproduce.command()
+def window_overhead(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
+    """What it costs to test rows for being needed when nothing is dropped."""
+    import slackwater.experiments.window_overhead as module
+    from slackwater.experiments import window_plots
+
+    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+        found = module.window_overhead(spark, folder, module.QUICK if quick else module.FULL, shown)
+        return found.figures, found.series
+
+    _reproduce("window-overhead", json, plot, window_plots.plot_overhead, measure)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``make docs``: the page about the sampling experiments and its plots, from what they wrote."""
+"""``make docs``: the pages about the experiments and their plots, from what they wrote."""
 
 from __future__ import annotations
 
@@ -8,17 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from slackwater.benchmarks.report import read
-from slackwater.experiments import plots
+from slackwater.experiments import plots, window_plots
 
 RESULTS = Path("docs/results")
-TEMPLATE = "sampling.template.md"
-PAGE = "sampling.md"
-DRAWN: Mapping[str, Callable[[Mapping[str, Any], Path], None]] = {
-    "sampling-load": plots.plot_load,
-    "sampling-time": plots.plot_time,
-    "sampling-burst": plots.plot_burst,
-}
+Drawn = Mapping[str, Callable[[Mapping[str, Any], Path], None]]
 """By experiment: what draws its plot."""
+PAGES: Mapping[str, tuple[str, Drawn]] = {
+    "sampling.md": (
+        "sampling.template.md",
+        {
+            "sampling-load": plots.plot_load,
+            "sampling-time": plots.plot_time,
+            "sampling-burst": plots.plot_burst,
+        },
+    ),
+    "window-drop.md": (
+        "window_drop.template.md",
+        {
+            "window-pipeline": window_plots.plot_pipeline,
+            "window-fanout": window_plots.plot_fanout,
+            "window-size": window_plots.plot_size,
+            "window-slide": window_plots.plot_slide,
+            "window-overhead": window_plots.plot_overhead,
+        },
+    ),
+}
+"""By page: its text, and the experiments that fill it."""
 MISSING = "—"
 _PLACE = re.compile(r"\{([a-z-]+):([^}:]+)(?::([^}]+))?\}")
 
@@ -49,16 +64,23 @@ def filled(template: str, results: Mapping[str, Mapping[str, float]]) -> str:
     return _PLACE.sub(replace, template)
 
 
-def main() -> None:
+def write_page(page: str, folder: Path) -> None:
+    """A page and its plots, from the results in a folder; what is not there is shown as missing."""
+    template, drawn = PAGES[page]
     results: dict[str, Mapping[str, float]] = {}
-    for name, draw in DRAWN.items():
-        file = RESULTS / f"{name}.json"
+    for name, draw in drawn.items():
+        file = folder / f"{name}.json"
         if file.exists():
             kept = read(file)
             results[name] = kept["figures"]
-            draw(kept["series"], RESULTS / f"{name}.svg")
-    template = (Path(__file__).parent / TEMPLATE).read_text(encoding="utf-8")
-    (RESULTS / PAGE).write_text(filled(template, results), encoding="utf-8")
+            draw(kept["series"], folder / f"{name}.svg")
+    text = (Path(__file__).parent / template).read_text(encoding="utf-8")
+    (folder / page).write_text(filled(text, results), encoding="utf-8")
+
+
+def main() -> None:
+    for page in PAGES:
+        write_page(page, RESULTS)
 
 
 if __name__ == "__main__":
