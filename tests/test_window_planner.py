@@ -15,6 +15,7 @@ from slackwater.plan.operators import operators_of
 from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
+from slackwater.planners import window_needs
 from slackwater.planners.load import LoadTree
 from slackwater.planners.most_delivered import DropDemand, most_delivered
 from slackwater.planners.sampling import plan_rates
@@ -165,6 +166,46 @@ def test_cells_keep_all_that_is_needed(seed: int):
             needed = any(low <= t < high for low, high in need)
             # before the cells everything passes
             assert bool(bits >> number & 1) == (needed or t < cells.base)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_coarse_cells_keep_more_and_never_less(monkeypatch, seed: int):
+    monkeypatch.setattr(window_needs, "CELLS_AT_MOST", 16)
+    random = Random(seed)
+    low = random.randint(0, 50)
+    needs = []
+    for _ in range(random.randint(1, 3)):
+        edges = sorted(random.sample(range(low, 900), 6))
+        needs.append(
+            [(BEFORE_ALL, edges[0]), (edges[1], edges[2]), (edges[3], edges[4]), (edges[5], AFTER_ALL)]
+        )
+    cells = cells_of(needs, low)
+    assert cells is not None
+    assert len(cells.bits) <= 17
+    dropped = 0
+    for t in range(low, 950):
+        place = (t - cells.base) // cells.width
+        bits = cells.bits[place] if place < len(cells.bits) else -1
+        for number, need in enumerate(needs):
+            if any(first <= t < end for first, end in need):
+                assert bits >> number & 1, (t, cells)
+        dropped += bits == 0
+    assert dropped or len(needs) > 1 or cells.width > 20
+
+
+def test_the_papers_window_is_kept_only_where_windows_nest():
+    view = f"CREATE VIEW v AS SELECT COUNT(*) AS n FROM p GROUP BY {time(3, 2)};"
+    plan = planned(view + query("q", time(3), "SUBSET GAP 5", source="v"))
+    out = ((-30 * SECOND, 0), (3 * SECOND, 60 * SECOND))
+    one = {"q": QuerySchedule(60 * SECOND, out)}
+    assert [r for r in Needs(plan, Schedule(one)).rows("v") if r[1] < 50 * SECOND][-1] == (0, 5 * SECOND)
+    paper = Needs(plan, Schedule(one, placing="conservative")).rows("v")
+    # the pipeline rule: 3 + 3 - 1
+    assert [r for r in paper if r[1] < 50 * SECOND][-1] == (0, 5 * SECOND)
+    alone = planned(query("q", time(3), "SUBSET GAP 5"))
+    assert Needs(alone, Schedule(one, placing="conservative")).rows("q") == Needs(alone, Schedule(one)).rows(
+        "q"
+    )
 
 
 def test_steps_read_by_others_give_up_only_what_all_of_them_allow():

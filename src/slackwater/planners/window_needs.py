@@ -159,7 +159,7 @@ class Needs:
         if readers and (placing == "last" or (placing == "first" and _over_stream(step))):
             return ALL
         own_windows = self.delivered(name) if step.step.published else ()
-        return joined([*own_windows, *(r for reader in readers for r in self.rows(reader.step.name))])
+        return joined([*own_windows, *self.handed(name)])
 
     def rows(self, name: str) -> tuple[Range, ...]:
         """The times of its source's rows that a step needs; all of them for windows over rows."""
@@ -169,8 +169,11 @@ class Needs:
             return ALL
         if placing == "first" and _over_stream(plan):
             return ALL
-        tick = tick_of(self.plan, plan.step.stream) if placing == "conservative" else None
-        return spanned(window, self.windows(name), tick=tick)
+        if placing == "conservative" and may_leave_out(self.plan, plan):
+            tick = tick_of(self.plan, plan.step.stream)
+            own_windows = self.delivered(name) if plan.step.published else ()
+            return joined([*spanned(window, own_windows), *spanned(window, self.handed(name), tick=tick)])
+        return spanned(window, self.windows(name))
 
     def numbers(self, name: str) -> tuple[Range, ...]:
         """The numbers of the rows that a step with windows over rows needs."""
@@ -232,9 +235,15 @@ def cells_of(needs: Sequence[Sequence[Range]], low: int) -> Cells | None:
         edges.discard(base)
         if not edges:
             return None
-    width = int(np.gcd.reduce(np.array([edge - base for edge in edges], dtype=np.int64)))
+    first_edge = min(edges)
+    width = int(np.gcd.reduce(np.array([edge - first_edge for edge in edges], dtype=np.int64)))
+    width = width or max(1, first_edge - base)
+    # edges lie at the ends of cells, so that they need be no finer
+    base -= (base - first_edge) % width
     width = max(width, -(-(high - base) // CELLS_AT_MOST))
     bits = np.zeros(-(-(high - base) // width), dtype=np.int64)
+    # where cells are coarser, the last one reaches further than the last edge
+    high = base + len(bits) * width
     for number, need in enumerate(needs):
         for first, end in need:
             if end > base and first < high:

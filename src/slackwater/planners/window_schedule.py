@@ -20,8 +20,15 @@ Placing = Literal["needed", "conservative", "first", "last"]
 """What a left-out window saves: all that no other needs; what the paper's window leaves; nothing before
 the handing on of rows (a drop in the middle); nothing before the last aggregate is done (a random drop)."""
 
-GOLDEN = 0x9E3779B97F4A7C15
-"""The golden ratio's fraction in units of 2⁻⁶⁴."""
+STRIDES = (
+    0x9E3779B97F4A7C15,
+    0x6A09E667F3BCC908,
+    0xBB67AE8584CAA73B,
+    0x4D82B446159F360F,
+    0xA54FF53A5F1D36F1,
+    0xCA91D722A3D0A666,
+)
+"""Fractions of the golden ratio and others that no ratio of small numbers comes near, in units of 2⁻⁶⁴."""
 UNITS_AT_MOST = 50_000
 """Decided at a time: a stream that jumps further has windows between that nobody has seen."""
 
@@ -31,15 +38,17 @@ def coin(salt: int, point: str, batch: int) -> float:
 
     Guarantee: each is as likely as any other over salts, and those of any stretch of batches are spread
     evenly, so that many windows in a row are seldom kept: while they are, batches pile up. Variant: multiples
-    of the golden ratio from a random start. Reference: Weyl's sequence; the paper tosses independent coins.
+    of a quadratic irrational from a random start, of another one for another drop, or two would leave out the
+    same windows more or less often. Reference: Weyl's sequence; the paper tosses independent coins.
 
     >>> coin(1, "a", 7) == coin(1, "a", 7), coin(1, "a", 7) == coin(2, "a", 7)
     (True, False)
     >>> sum(coin(1, "a", batch) < 0.3 for batch in range(100))
-    30
+    29
     """
-    start = int.from_bytes(blake2b(f"{salt}/{point}".encode(), digest_size=8).digest(), "big")
-    return ((start + batch * GOLDEN) % 2**64) / 2**64
+    drawn = blake2b(f"{salt}/{point}".encode(), digest_size=9).digest()
+    stride = STRIDES[drawn[8] % len(STRIDES)]
+    return ((int.from_bytes(drawn[:8], "big") + batch * stride) % 2**64) / 2**64
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,7 @@ class LoadControl:
             mode = "shed" if tests_thresholds(decision, self.slots(stream, decision.version)) else "measured"
         mode = "blocks" if decision.blocks else mode
         mode += "/windows" if decision.leaves_out else ""
+        mode += "/counted" if decision.measured else ""
         key = (stream.lower(), decision.version, mode)
         if key not in self._compiled:
             self._compiled = {k: v for k, v in self._compiled.items() if k[0] != key[0] or k[1] == key[1]}
@@ -192,7 +193,7 @@ class LoadControl:
                 slots,
                 blocks=bool(decision.blocks),
                 tested=tests_thresholds(decision, slots),
-                counted=tuple(nodes[i].prefix for i in counted(nodes)),
+                counted=tuple(nodes[i].prefix for i in counted(nodes)) if decision.measured else (),
                 bits=need_bits(plan, slots) if decision.leaves_out else {},
                 leaves_out=decision.leaves_out,
             )
@@ -215,7 +216,9 @@ class LoadControl:
         size = source.size(decision.offsets, before) if exact else None
         plan, slots = self._plan_of(decision.version), self.slots(decision.stream, decision.version)
         parses = plan.catalog.streams[decision.stream.lower()].payload is not None
-        return Shed(plan, slots, decision, size, drops=drops, parts=parts, parses=parses), self._meter
+        # what a batch costs is of use to a governor only
+        meter = self._meter if isinstance(self.ruler, Governor) else None
+        return Shed(plan, slots, decision, size, drops=drops, parts=parts, parses=parses), meter
 
     def learn(self, decision: Decision, work: Work, latest: int | None, seconds: float) -> None:
         """Tell the governor how a batch went; ``latest`` is the largest time before it."""
