@@ -35,6 +35,11 @@ reproduce: setup ## Run the papers' experiments again, results into docs/results
 	$(JAVA) $(BIN)/slackwater reproduce sampling-load --json docs/results/sampling-load.json
 	$(JAVA) $(BIN)/slackwater reproduce sampling-time --json docs/results/sampling-time.json
 	$(JAVA) $(BIN)/slackwater reproduce sampling-burst --json docs/results/sampling-burst.json
+	$(JAVA) $(BIN)/slackwater reproduce window-pipeline --json docs/results/window-pipeline.json
+	$(JAVA) $(BIN)/slackwater reproduce window-fanout --json docs/results/window-fanout.json
+	$(JAVA) $(BIN)/slackwater reproduce window-size --json docs/results/window-size.json
+	$(JAVA) $(BIN)/slackwater reproduce window-slide --json docs/results/window-slide.json
+	$(JAVA) $(BIN)/slackwater reproduce window-overhead --json docs/results/window-overhead.json
 
 docs: setup ## Draw the figures of the documentation again from the results
 	$(JAVA) $(BIN)/python -m slackwater.benchmarks.figures

@@ -53,6 +53,9 @@ LIMITS: Mapping[str, Limit] = {
     "coverage_shortfall.max": Limit(most=0.01),
     "batches_in_time": Limit(least=0.99),
     "batches_to_exact": Limit(most=2),
+    "wrong_answers": Limit(most=0),
+    "gap_violations": Limit(most=0),
+    "ratio.min": Limit(least=0.97),
 }
 """What figures must keep to, where that has been settled."""
 
