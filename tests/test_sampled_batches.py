@@ -47,7 +47,7 @@ class InTurn:
         self._name = name
         self._rates = list(rates)
 
-    def rule(self, stream, plan, slots, size, *, least):
+    def rule(self, stream, plan, slots, size, *, least, parts):
         rate = self._rates.pop(0)
         return Ruling({slots.by_step[self._name].id: rate}, 1.0) if rate < 1 else Ruling()
 
@@ -79,7 +79,7 @@ def test_thresholds_of_one_draw_no_sample(spark):
     class AllOnes:
         paced = False
 
-        def rule(self, stream, plan, slots, size, *, least):
+        def rule(self, stream, plan, slots, size, *, least, parts):
             return Ruling({slot.id: 1.0 for slot in slots.sheddable}, 1.0)
 
     sql = SCRIPTED + QUERIES

@@ -100,13 +100,19 @@ class Spent:
     def __init__(self, spark: SparkSession) -> None:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._last = -1
-        self.read()
+        # of what ran before, Spark may have forgotten the stages; only which jobs there were is asked for
+        self._stages()
 
     def read(self) -> float:
+        """What has been spent since the last reading."""
+        store = self._context.statusStore()
+        return sum(int(store.lastStageAttempt(s).executorCpuTime()) for s in self._stages()) / 1e9
+
+    def _stages(self) -> set[int]:
+        """The stages of all jobs that are new."""
         # Spark counts behind our back: the numbers are there when its events have been worked off
         self._context.listenerBus().waitUntilEmpty()
-        store = self._context.statusStore()
-        jobs = store.jobsList(None)
+        jobs = self._context.statusStore().jobsList(None)
         found: set[int] = set()
         last = self._last
         for place in range(jobs.size()):
@@ -119,7 +125,7 @@ class Spent:
             stages = job.stageIds()
             found |= {int(stages.apply(i)) for i in range(stages.size())}
         self._last = last
-        return sum(int(store.lastStageAttempt(stage).executorCpuTime()) for stage in found) / 1e9
+        return found
 
 
 @dataclass(frozen=True)
