@@ -7,12 +7,12 @@ panes, and puts new steps where existing panes can serve them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp, parse_one
 
-from slackwater.language.contracts import Error, Subset
+from slackwater.language.contracts import Contract, Error, Exact, Subset
 from slackwater.language.dialect import SparkText
 from slackwater.plan.algebra import algebra
 from slackwater.plan.catalog import Catalog
@@ -210,7 +210,7 @@ class _Builder:
         assert step.window is not None
         signature, constants = alike if alike is not None else (None, None)
         shared = _can_share_path(step, self.functions)
-        own = replace(step.path, apart=_apart(step, self.catalog))
+        own = replace(step.path, apart=_apart(step, self.catalog, self.steps))
         path = None if shared else own
         # Columns of a flagged table test their path themselves.
         tested = own if shared and signature is None else None
@@ -304,17 +304,30 @@ class _Builder:
             self.members.setdefault(table.id, {})
 
 
-def _apart(step: Step, catalog: Catalog) -> str:
+def _apart(step: Step, catalog: Catalog, there: Mapping[str, StepPlan]) -> str:
     """What sets the partials of a step apart from those of others on the same path.
 
     Windows that are left out and samples cannot share a partial. With a query beside them that sees all rows
-    they share its partials, at no cost.
+    they share its partials, at no cost. Steps that are ``there`` already stay where they are.
     """
-    if not isinstance(catalog.contracts.get(step.name.lower()), Subset):
-        return ""
     alike = [s for s in catalog.steps.values() if _same_rows(s.path, step.path)]
-    kinds = {type(catalog.contracts.get(s.name.lower())) for s in alike}
-    return "windows" if Error in kinds and kinds <= {Error, Subset} else ""
+    kinds = {_sheds_by(s, catalog) for s in alike}
+    if kinds != {Error, Subset}:
+        return ""
+    if _sheds_by(step, catalog) is Subset:
+        return "windows"
+    plain = [there[s.name.lower()] for s in alike if s.name.lower() in there]
+    return "samples" if any(_sheds_by(p.step, catalog) is Subset and not p.apart for p in plain) else ""
+
+
+def _sheds_by(step: Step, catalog: Catalog) -> type[Contract]:
+    """The kind of contract that says what a step may give up; of a view, what all that read it may."""
+    contract = catalog.contracts.get(step.name.lower())
+    readers = [s for s in catalog.steps.values() if s.path.source.lower() == step.name.lower()]
+    kinds = {_sheds_by(r, catalog) for r in readers} | ({type(contract)} if contract is not None else set())
+    if kinds == {Subset} or (kinds == {Error} and not readers):
+        return kinds.pop()
+    return Exact
 
 
 def _same_rows(one: Path, other: Path) -> bool:

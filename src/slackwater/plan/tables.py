@@ -123,10 +123,13 @@ class Plan:
             found.setdefault(step.step.path.source.lower(), []).append(step)
         return found
 
+    def readers_of(self, table: str) -> list[str]:
+        """The steps that are read from a table, in lower case."""
+        return [s.step.name.lower() for s in self.steps.values() if table in s.tables]
+
     def reader_of(self, name: str) -> str:
         """The first step that is read from a table, in lower case; for a step's own name that name."""
-        found = (s.step.name.lower() for s in self.steps.values() if name in s.tables)
-        return next(found, name.lower())
+        return next(iter(self.readers_of(name)), name.lower())
 
     def steps_of_stream(self, stream: str) -> list[StepPlan]:
         """All steps over a stream, each after the one it reads."""

@@ -207,7 +207,9 @@ def _plan(
         for load, rates in zip(loads, by_stream, strict=True)
     )
     missing = _missing(loads, allocation)
-    if objective == "delivered" and drops and allocation.fits:
+    # priorities come first: among unequal ones the sum is not what counts
+    ranks = {window.priority for load in loads for window in load.windows}
+    if objective == "delivered" and drops and allocation.fits and len(ranks) == 1:
         running = {q: d for q, d in drops.items() if missing[d.point] < 1.0}
         rest = [(d, allocation.by_query[d.query]) for d in demands if d.query.split("@")[0] not in drops]
         shares = most_delivered(tree, rest, list(running.values()), max(capacity, must))

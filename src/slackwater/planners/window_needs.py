@@ -58,6 +58,9 @@ def _node(plan: Plan, step: StepPlan, tick: int) -> DropNode:
     scale = tick if isinstance(window, TimeWindow) else 1
     contract = plan.catalog.contracts.get(name)
     subset = contract if isinstance(contract, Subset) and step.step.published else None
+    if isinstance(window, TupleWindow) and plan.steps_on(name):
+        # those who read it need all of it
+        subset = None
     return DropNode(
         name,
         window.size // scale,
@@ -152,8 +155,8 @@ class Needs:
     def _computed(self, step: StepPlan) -> tuple[Range, ...]:
         name = step.step.name.lower()
         if not may_leave_out(self.plan, step):
-            own = isinstance(step.step.window, TupleWindow) and not self.plan.steps_on(name)
-            return self.delivered(name) if own else ALL
+            # rows of left-out windows over rows are gone, whoever has come to read them since
+            return self.delivered(name) if isinstance(step.step.window, TupleWindow) else ALL
         readers = self.plan.steps_on(name)
         placing = self.schedule.placing
         if readers and (placing == "last" or (placing == "first" and _over_stream(step))):

@@ -138,12 +138,14 @@ class Schedule:
     placing: Placing = "needed"
     always: bool = False
     """Test rows for being needed though all are: to see what it costs."""
+    looks_first: bool = True
+    """Whether the time of a row is looked at before anything else of it is."""
     dropped_to: int = BEFORE_ALL
     """No row after it has been dropped so far for want of a window that needs it."""
 
     def since(self, opened: Mapping[str, int]) -> Schedule:
         """The same without windows that have closed; by query, where its first open one starts."""
-        queries = {n: q.since(opened.get(n, q.decided)) for n, q in self.queries.items()}
+        queries = {n: q.since(opened[n]) if n in opened else q for n, q in self.queries.items()}
         return replace(self, queries=queries)
 
     def to_json(self) -> dict[str, Any]:
@@ -162,8 +164,10 @@ class Schedule:
             for name, q in value.get("queries", {}).items()
         }
         runs = {name: Run(**run) for name, run in value.get("runs", {}).items()}
-        always, dropped_to = value.get("always", False), value.get("dropped_to", BEFORE_ALL)
-        return cls(pairs, runs, value.get("placing", "needed"), always, dropped_to)
+        rest = {
+            name: value[name] for name in ("placing", "always", "looks_first", "dropped_to") if name in value
+        }
+        return cls(pairs, runs, **rest)
 
 
 @dataclass(frozen=True)
@@ -212,7 +216,8 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
         units, runs[extent.id] = decide(run, gap, extent.share, to, _coins(salt, extent.id))
         out = list(_ranges(units, drop.slide))
         if extent.point.kind == "time" and (units or extent.shut):
-            dropped_to = max(dropped_to, end)
+            # a row may be needed by a window that starts later, or a nested one, and by none of those here
+            dropped_to = max(dropped_to, end + drop.size)
         for name in members:
             before = queries.get(name, QuerySchedule(begin))
             shut = name in extent.shut

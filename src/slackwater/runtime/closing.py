@@ -83,6 +83,8 @@ class Closing:
         self._functions = functions
         self._runs: dict[Window, _Runs | None] = {}
         self._members: dict[int, Ints] | None = None
+        self.asked: Mapping[object, tuple[Range, ...]] = {}
+        """By window: where those start that any step computes."""
 
     def read(
         self,
@@ -134,6 +136,8 @@ class Closing:
     def _fold(self, window: Window, names: Sequence[str]) -> _Runs | None:
         panes = np.array(self._store.panes, dtype=np.int64)
         indices = candidates(window, panes, self._table.width, self._closed, self._watermark)
+        if self.asked.get(window, ALL) != ALL:
+            indices = indices[inside(self.asked[window], starts(window, indices))]
         if not len(indices):
             return None
         start = starts(window, indices)

@@ -21,6 +21,8 @@ from slackwater.statistics.filling import CONFIDENCE, Point, change_of, filled
 
 KEPT = 12
 """Values of a group that are remembered, to know how much they change."""
+WAITING_AT_MOST = 1_000
+"""Windows that wait for the next delivered one."""
 GROUPS_AT_MOST = 2_000
 """Of a query: further groups are not modelled."""
 
@@ -71,6 +73,8 @@ class Filling:
                 made += self._from_last([start])
             else:
                 self.waiting.append(start)
+                # windows without any answer between them would let it grow for ever
+                del self.waiting[:-WAITING_AT_MOST]
         if ended:
             made += self._from_last(self.waiting)
             self.waiting = []

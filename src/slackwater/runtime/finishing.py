@@ -18,7 +18,7 @@ from slackwater.plan.model import TupleWindow
 from slackwater.plan.panes import AFTER_ALL, Ints, first_start, last_closed, starts
 from slackwater.plan.tables import StepPlan
 from slackwater.planners.window_needs import ALL, inside
-from slackwater.planners.window_schedule import Range
+from slackwater.planners.window_schedule import Range, joined
 from slackwater.runtime.closing import Closing
 from slackwater.runtime.delivery import answers_of, read_results, result_of
 from slackwater.runtime.estimating import Estimated, answers, estimate, suspended_answers
@@ -26,7 +26,7 @@ from slackwater.runtime.file_estimates import FileEstimates
 from slackwater.runtime.sampled_windows import SampledWindows, read_sampled, sampled_starts, touched
 from slackwater.runtime.samples import BATCHES, sampled_id
 from slackwater.runtime.store import PaneStore
-from slackwater.runtime.versions import whole_from
+from slackwater.runtime.versions import sampled_to, whole_from
 from slackwater.runtime.work import Work
 from slackwater.spark.finish import bind_windows, finish_sql, having_sql, outputs_sql
 
@@ -80,8 +80,11 @@ class Finish:
         functions = self.work.plan.catalog.functions
         reader = Closing(self.work.plan.tables[table_id], store, low, high, functions)
         wanted: dict[object, set[str]] = defaultdict(set)
+        asked: dict[object, list[Range]] = defaultdict(list)
         for plan in plans:
             wanted[plan.step.window] |= columns_of(plan)
+            asked[plan.step.window] += self.work.drops.computed(plan.step.name)
+        reader.asked = {window: joined(ranges) for window, ranges in asked.items()}
         for family in self._families(plans):
             since = [self._since(plan) for plan in family]
             computed = [self.work.drops.computed(plan.step.name) for plan in family]
@@ -110,6 +113,7 @@ class Finish:
             panes = [np.array(store.panes, dtype=np.int64), held, touched(batches, table.width, low, high)]
             begun = sampled_starts(window, batches, np.unique(np.concatenate(panes)), table.width, low, high)
             begun = begun[begun >= self._since(plan)]
+            begun = begun[work.drops.mask(work.drops.delivered(plan.step.name), begun)]
             if not len(begun):
                 continue
             done[plan.step.name] = begun
@@ -158,6 +162,9 @@ class Finish:
             fills = isinstance(contract, Subset) and contract.fill is not None
             alone = plan.member is None or not step.published or fills
             alone = alone or bool(self.work.plan.steps_on(step.name))
+            # windows that an earlier contract has left out
+            drops = self.work.drops
+            alone = alone or drops.delivered(step.name) != drops.computed(step.name)
             calls = tuple(tuple(call.columns.items()) for call in plan.calls)
             form = (step.window, step.keys, step.outputs, step.having, calls)
             families[step.name if alone else form].append(plan)
@@ -183,6 +190,7 @@ class Finish:
             return
         reader = FileEstimates(work, plan, slot.id, batches)
         begun = reader.closing(closed, watermark, self._since(plan))
+        begun = begun[work.drops.mask(work.drops.delivered(plan.step.name), begun)]
         self._close_by_spark(plan, closed, watermark, begun)
         if not len(begun):
             return
@@ -289,10 +297,10 @@ class Finish:
         Such a window is missing or too low, and readers that count rows go by their order: no gaps then.
         """
         work, window = self.work, plan.step.window
-        never = work.samples.empty and work.drops.idle
-        if never or window is None or isinstance(window, TupleWindow):
+        if work.samples.empty or window is None or isinstance(window, TupleWindow):
             return result
-        since = whole_from(work.state.partial_since, plan)
+        # what has lost rows because nobody needed them is not asked for by those who were there before
+        since = min(whole_from(work.state.partial_since, plan), sampled_to(work.state))
         if first_start(window, work.state.watermark(plan.step.path.source)) >= since:
             return result
         if isinstance(result, pa.Table):

@@ -187,7 +187,11 @@ class Governor:
         if lost and leaving.factor < 1.0 and self.multiple is None:
             # a query is shut for what is known of its load, not because the last batches took longer
             found = plan_rates(
-                [load, *others], capacity / leaving.factor, split=self.split, margin=self.margin
+                [load, *others],
+                capacity / leaving.factor,
+                split=self.split,
+                margin=self.margin,
+                objective=self.objective,
             )
             lost = {id_ for id_, share in found.missing.items() if share >= 1.0}
             most = {w.point: w.most for w in load.windows}

@@ -16,7 +16,7 @@ from slackwater.planners.window_needs import need_bits, points_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.planners.window_schedule import Extent, Schedule, extended
 from slackwater.runtime.governor import Governor
-from slackwater.runtime.shedding import Shed, Took, tests_thresholds
+from slackwater.runtime.shedding import WORTH_A_LOOK, Shed, Took, tests_thresholds
 from slackwater.runtime.state import StreamState
 from slackwater.runtime.turn import compile_stream
 from slackwater.runtime.window_drops import WindowDrops
@@ -110,8 +110,12 @@ class LoadControl:
         leaving = ruler.leave(decision.stream, plan, slots, points, size) if points else Leaving()
         schedule = self._scheduled(decision, state, leaving, size)
         parts = self.parts(decision, state, schedule)
-        # of a batch in blocks nobody gets all rows
-        whole = all(slot.sheddable or parts.get(slot.id) == 0.0 for slot in slots.all)
+        parses = plan.catalog.streams[decision.stream.lower()].payload is not None
+        worth = not parses or max(parts.values(), default=1.0) <= WORTH_A_LOOK
+        schedule = replace(schedule, looks_first=worth)
+        # of a batch in blocks nobody gets all rows; where its times are guessed, some may be needed after all
+        timed = decision.offsets.get("from") is not None and decision.offsets.get("to") is not None
+        whole = all(slot.sheddable or (timed and parts.get(slot.id) == 0.0) for slot in slots.all)
         there = source.blocks(decision.offsets, before) if source.skips and whole and slots.sheddable else []
         ruling = ruler.rule(decision.stream, plan, slots, size, least=least_share(there), parts=parts)
         blocks, share = choose_blocks(there, ruling.share, f"{self._salt}/{decision.turn}")
@@ -215,10 +219,9 @@ class LoadControl:
         exact = source.knows_size or bool(decision.blocks)
         size = source.size(decision.offsets, before) if exact else None
         plan, slots = self._plan_of(decision.version), self.slots(decision.stream, decision.version)
-        parses = plan.catalog.streams[decision.stream.lower()].payload is not None
         # what a batch costs is of use to a governor only
         meter = self._meter if isinstance(self.ruler, Governor) else None
-        return Shed(plan, slots, decision, size, drops=drops, parts=parts, parses=parses), meter
+        return Shed(plan, slots, decision, size, drops=drops, parts=parts), meter
 
     def learn(self, decision: Decision, work: Work, latest: int | None, seconds: float) -> None:
         """Tell the governor how a batch went; ``latest`` is the largest time before it."""

@@ -79,6 +79,12 @@ class Scan:
         first = self.work.state.counted.get(statement.table, 0)
         table, drops = self.work.plan.tables.get(statement.table), self.work.drops
         if table is not None and table.tuples:
+            if table.source.lower() != self.work.decision.stream.lower():
+                # a reader that counts rows begins where none is missing any more
+                begun = [
+                    self.work.state.since.get(n, since) for n in self.work.plan.readers_of(statement.table)
+                ]
+                since = max([since, *begun])
             return self._numbers(since, first, shed, drops.row_numbers(statement.table, first))
         source = table.source if table is not None else self.work.decision.stream
         return self._numbers(since, first, shed, drops.numbers(source))

@@ -84,8 +84,6 @@ class Shed:
     """Which windows are left out, where some are."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """By slot whose windows may be left out: how much of the batch it needs."""
-    parses: bool = False
-    """Whether the times of rows are in a payload."""
 
     @property
     def rates(self) -> Mapping[str, float]:
@@ -138,9 +136,7 @@ class Shed:
         To know the time of a row in a payload it must be parsed, though for nothing else: that is worth it
         only where most rows are dropped. Otherwise each path finds the rows that it needs.
         """
-        if self.drops is None or not self.drops.tested:
-            return ()
-        if self.parses and max(self.parts.values(), default=1.0) > WORTH_A_LOOK:
+        if self.drops is None or not self.drops.tested or not self.drops.schedule.looks_first:
             return ()
         cells = self.drops.root(self.slots)
         return () if cells is None else (cells.base, cells.width, *cells.bits)
@@ -148,7 +144,8 @@ class Shed:
     @property
     def times(self) -> tuple[Range, ...] | None:
         """The only times that anybody needs rows of; None where some are needed of all times."""
-        if self.drops is None or not self.needed or self.root > LOOKOUT:
+        if self.drops is None or not self.needed or self.slots.sheddable or self.root > LOOKOUT:
+            # a sample is drawn from all times, however small it is
             return None
         return joined([r for ranges in self.drops.needed(self.slots).values() for r in ranges])
 
@@ -217,6 +214,13 @@ class Shed:
         else:
             self.told = False
             self.arrived = round(passed / self.root) if passed else 0
+
+    @property
+    def drawn_rows(self) -> int:
+        """Rows that are there by chance, and not because a kept window needs them."""
+        if not self.needed or not self.kept:
+            return self.passed
+        return int(sum(counts[len(self.distinct) - 1] for counts in self.kept.values()))
 
     def kept_of(self, slot: Slot) -> int:
         """Rows of the batch below a slot's threshold, in all blocks."""

@@ -69,6 +69,8 @@ class Turn(Work):
 
     def _fill(self) -> None:
         """Model the windows that were left out, for the queries that ask for it."""
+        for name in [n for n in self.state.filling if n not in self.plan.steps]:
+            del self.state.filling[name]
         for plan in self.plan.steps_of_stream(self.decision.stream):
             name = plan.step.name.lower()
             contract = self.plan.catalog.contracts.get(name)
@@ -125,8 +127,9 @@ class Turn(Work):
             reached = max(before, low) + overshoot
             return Span(low, reached, reached)
         # a row alone has come some time after those before it
-        since = min(earliest, before) if shed.passed == 1 and before is not None else earliest
-        gaps = min(shed.passed, BLOCKS_AT_LEAST) if self.decision.blocks else shed.passed
+        drawn = shed.drawn_rows
+        since = min(earliest, before) if drawn <= 1 and before is not None else earliest
+        gaps = min(drawn, BLOCKS_AT_LEAST) if self.decision.blocks else drawn
         overshoot = max(overshoot, GAPS * (latest - since) // max(gaps, 1))
         return Span(low if low is not None else earliest, min(latest + overshoot, AFTER_ALL), latest)
 

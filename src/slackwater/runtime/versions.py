@@ -126,6 +126,9 @@ def adopt(state: StreamState, stream: str, before: Plan, after: Plan, number: in
         if before.steps.get(name) == plan and name in state.since:
             since[name] = state.since[name]
             continue
+        if before.steps.get(name) != plan:
+            # another query of the same name is not filled with the values of this one
+            state.filling.pop(name, None)
         earliest = whole_from(kept, plan) if partials_of(plan) else start
         for table in plan.tables:
             if not after.tables[table].tuples:
@@ -155,7 +158,7 @@ def _sheddable(plan: Plan, stream: str) -> list[StepPlan]:
     return [plan.steps[name] for slot in slots_of(plan, stream).sheddable for name in slot.steps]
 
 
-def _sampled_to(state: StreamState) -> int:
+def sampled_to(state: StreamState) -> int:
     """The end of the last sampled batch that an open window may have a part in."""
     return max((f.high + 1 for f in state.files.get(BATCHES, ())), default=BEFORE_ALL)
 
@@ -171,7 +174,7 @@ def _seen_to(state: StreamState, stream: str, before: Plan) -> int:
     The latest row is only the latest of those kept.
     """
     latest = state.latest + 1 if state.latest is not None else BEFORE_ALL
-    reached = max(state.seen_to, latest, _sampled_to(state), _dropped_to(state))
+    reached = max(state.seen_to, latest, sampled_to(state), _dropped_to(state))
     if not _sheddable(before, stream):
         return reached
     # a sampled batch that the log has forgotten ends before all panes that are kept, or the watermark
@@ -189,7 +192,7 @@ def _since_sampled(state: StreamState, stream: str, before: Plan) -> dict[str, i
     All that could be sampled or dropped until now counts as such: a new query may start somewhat later.
     """
     known = dict(state.partial_since)
-    sampled = _sampled_to(state)
+    sampled = sampled_to(state)
     if sampled > BEFORE_ALL:
         for partial in {p for step in _sheddable(before, stream) for p in _columns_of(step)}:
             known[partial] = max(sampled, known.get(partial, sampled))

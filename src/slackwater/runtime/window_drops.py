@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -134,7 +134,8 @@ class WindowDrops:
 
     def rest(self, watermarks: Mapping[str, int], counted: Mapping[str, int]) -> Schedule:
         """The schedule without the windows that have closed; by source, up to where it is complete."""
-        return self.schedule.since(dict(self._opened(watermarks, counted)))
+        there = {n: q for n, q in self.schedule.queries.items() if n in self.plan.steps}
+        return replace(self.schedule, queries=there).since(dict(self._opened(watermarks, counted)))
 
     def _opened(self, watermarks: Mapping[str, int], counted: Mapping[str, int]) -> Iterator[tuple[str, int]]:
         for name in self.schedule.queries:

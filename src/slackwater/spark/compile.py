@@ -301,7 +301,8 @@ def _signature(
         if signature.range is not None:
             on.append(f"CAST(floor(({signature.range.expression}) / {width!r}D) AS BIGINT) = c.cell")
         constants = {str(i): f"c.c{i}" for i in range(len(rows[0][2]))}
-        tests = ["(s.__need & c.needed) != 0"] if bits else []
+        # members that need every row have no bit of their own
+        tests = ["(c.needed < 0 OR (s.__need & c.needed) != 0)"] if bits else []
         tests += ["s.__u < get(s.__p, s.__i + c.place)"] if tested else []
         tests += [f"{k.alias}.__hit" for k in signature.lookups if k.inner]
         tests += [f"({p})" for p in signature.common]
