@@ -283,3 +283,39 @@ def test_missing_windows_are_filled_and_say_that_they_are_modelled(spark, fill: 
     assert len(inside) > 20
     assert np.mean(inside) > 0.85
     assert all(a.confidence == 0.95 and a.rows == 0 for a in modelled.values())
+
+
+def test_members_of_a_signature_get_what_their_contracts_say(spark):
+    """Ten alike queries are found by one join; some of them leave out windows, one is exact, one sampled."""
+    select = "SELECT COUNT(*) AS n, SUM(size) AS bytes FROM p WHERE size > {} AND port = 80 GROUP BY window(ts, '2 seconds')"
+    queries = "".join(f"CREATE QUERY q{n} AS {select.format(40 + n)} WITH SUBSET GAP 3;" for n in range(8))
+    queries += f"CREATE QUERY sure AS {select.format(60)} WITH EXACT;"
+    queries += f"CREATE QUERY drawn AS {select.format(61)} WITH ERROR 5%;"
+    exact = run(spark, queries)
+    found = run(spark, queries, {f"q{n}": 0.6 for n in range(8)}, rates={"drawn": 0.5})
+    for n in range(8):
+        check(exact, found, f"q{n}", 2, 3)
+    sure = {p: a for p, a in exact.items() if a.query == "sure"}
+    assert {p: a.value for p, a in found.items() if a.query == "sure"} == {
+        p: a.value for p, a in sure.items()
+    }
+    for at, answer in exact.items():
+        if answer.query == "drawn":
+            assert found[at].how == "sampled"
+            assert found[at].value == pytest.approx(answer.value, rel=0.6)
+
+
+def test_windows_with_an_offset_and_more_needs_than_bits(spark):
+    queries = """CREATE QUERY shifted AS SELECT COUNT(*) AS n FROM p
+      GROUP BY window(ts, '3 seconds', '2 seconds', '1 second') WITH SUBSET GAP 4;"""
+    # each of another priority, so that none shares its drop with another
+    queries += "".join(
+        f"CREATE QUERY q{n} AS SELECT MAX(size) + {n} AS m FROM p WHERE size % 97 <> {n} "
+        f"GROUP BY window(ts, '4 seconds') WITH SUBSET GAP 2 PRIORITY {n + 1};"
+        for n in range(66)
+    )
+    shares = {"shifted": 0.6, **{f"q{n}": 0.5 for n in range(66)}}
+    exact, found = run(spark, queries), run(spark, queries, shares)
+    check(exact, found, "shifted", 2, 4)
+    for n in range(66):
+        check(exact, found, f"q{n}", 4, 2)

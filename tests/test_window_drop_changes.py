@@ -8,6 +8,7 @@ import pytest
 
 from slackwater.planners.ruling import FixedRates
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.session import Settings
 from slackwater.runtime.testing import ListSink, run_scripted, scripted_session
 from test_window_drop import ROWS, SPANS, STREAM, longest_missing, place
 
@@ -17,12 +18,19 @@ NESTED = """CREATE VIEW pairs AS SELECT SUM(size) AS bytes FROM p WHERE port = 8
 CREATE QUERY nested AS SELECT MAX(bytes) AS most FROM pairs GROUP BY window(ts, '6 seconds') WITH SUBSET GAP 2;"""
 
 
-def changed(spark, before: str, change: str, *, timed: bool = True, share: float = 0.7) -> list[Answer]:
+def changed(
+    spark, before: str, change: str, *, timed: bool = True, share: float = 0.7, salt: int = 1
+) -> list[Answer]:
     """The answers of a run whose query set is changed after half of its batches."""
-    drops = dict.fromkeys(("sub", "other", "nested", "late"), share)
+    drops = dict.fromkeys(("sub", "other", "nested", "late", *(f"q{n}" for n in range(9))), share)
     spans = {"p": SPANS} if timed else {}
     session = scripted_session(
-        spark, STREAM + before, {"p": ROWS}, ruler=FixedRates(drops=drops), spans=spans
+        spark,
+        STREAM + before,
+        {"p": ROWS},
+        ruler=FixedRates(drops=drops),
+        spans=spans,
+        settings=Settings(salt=salt),
     )
     sink = ListSink()
     session.start(sink, manual=True)
@@ -99,3 +107,26 @@ def test_a_dropped_query_leaves_the_others_as_they_were(spark):
     assert longest_missing(mine, {place(a): a for a in found}, 1) <= 4
     last = max(a.window_start for a in found if a.query == "other")
     assert last < min(a.window_start for a in mine) + timedelta(seconds=45)
+
+
+@pytest.mark.parametrize("salt", [1, 2, 3])
+def test_a_change_takes_nothing_from_a_nested_query_that_goes_on(spark, salt: int):
+    nested = NESTED.replace("MAX(bytes) AS most", "COUNT(*) AS n, SUM(bytes) AS bytes")
+    other = "CREATE QUERY other AS SELECT COUNT(*) AS n FROM p WHERE port = 53 GROUP BY window(ts, '2 seconds') WITH EXACT;"
+    truth = exact(spark, nested + other)
+    found = changed(spark, nested, other, share=0.5, salt=salt)
+    true_ones(found, truth)
+    mine = [a for a in truth.values() if a.query == "nested"]
+    assert longest_missing(mine, {place(a): a for a in found}, 6) <= 2
+
+
+def test_a_member_of_a_signature_that_becomes_exact_leaves_its_lost_windows_out(spark):
+    queries = "".join(
+        f"CREATE QUERY q{n} AS SELECT COUNT(*) AS n FROM p WHERE size > {40 + n} GROUP BY window(ts, '6 seconds') "
+        "WITH SUBSET GAP 3;"
+        for n in range(9)
+    )
+    truth = exact(spark, queries)
+    found = changed(spark, queries, "ALTER QUERY q8 WITH EXACT; ALTER QUERY q7 WITH ERROR 5%;", share=0.7)
+    true_ones(found, truth)
+    assert {a.query for a in found} >= {"q7", "q8"}

@@ -24,6 +24,7 @@ from slackwater.planners.window_level import gains_of
 from slackwater.planners.window_needs import Needs, cells_of, inside, may_leave_out, need_bits, points_of
 from slackwater.planners.window_rules import DropPoint, DropWindow
 from slackwater.planners.window_schedule import Extent, QuerySchedule, Run, Schedule, coin, decide, extended
+from slackwater.runtime.window_drops import WindowDrops
 from slackwater.statistics.snapshot import StreamStatistics
 
 SECOND = 1_000_000
@@ -333,3 +334,28 @@ def test_the_objective_can_be_the_most_delivered_in_all():
     least, most = (plan_rates([load], 5.0, objective=o) for o in ("minimax", "delivered"))
     assert sum(most.missing.values()) < sum(least.missing.values())
     assert max(most.missing.values()) > max(least.missing.values())
+
+
+def test_a_schedule_is_kept_until_a_watermark_tells_what_has_closed():
+    plan = planned(query("q", time(2), "SUBSET GAP 3"))
+    schedule = Schedule({"q": QuerySchedule(20 * SECOND, out=((0, 2 * SECOND),))})
+    drops = WindowDrops(plan, "p", schedule)
+    assert drops.rest({"p": BEFORE_ALL}, {}) == schedule
+    assert drops.rest({"p": SECOND}, {}) == schedule
+    assert drops.rest({"p": 5 * SECOND}, {}).queries["q"].out == ()
+    assert WindowDrops(planned(""), "p", schedule).rest({}, {}).queries == {}
+
+
+def test_no_row_is_dropped_after_the_time_up_to_which_rows_may_have_been():
+    for sql in (
+        query("q", "window(ts, '10 seconds', '10 seconds', '5 seconds')", "SUBSET GAP 3"),
+        f"CREATE VIEW v AS SELECT COUNT(*) AS n FROM p GROUP BY {time(3)};"
+        + query("q", time(2), "SUBSET GAP 3", source="v"),
+    ):
+        plan = planned(sql)
+        ((id_, one),) = points_of(plan, "p").items()
+        schedule = extended(Schedule(), [Extent(one, id_, 0, 400 * SECOND, 0.6)], 1)
+        needs = Needs(plan, schedule)
+        after = np.arange(schedule.dropped_to, schedule.dropped_to + 50 * SECOND, SECOND)
+        reader = "v" if "v" in plan.steps else "q"
+        assert inside(needs.rows(reader), after).all()

@@ -36,7 +36,7 @@ class Sizes:
     selectivities: tuple[float, ...] = (1.0, 0.5)
 
 
-FULL = Sizes(seconds=40_000, rate=400, batches=2, rounds=6)
+FULL = Sizes(seconds=40_000, rate=400, batches=2, rounds=14)
 QUICK = Sizes(seconds=4_000, rate=10, batches=1, rounds=1, windows=(25, 100), selectivities=(1.0,))
 
 
