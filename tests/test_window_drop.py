@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -241,6 +242,25 @@ def test_queries_that_are_shut_say_so(spark):
     assert {a.how for a in found.values() if a.query == "drawn"} == {"exact"}
 
 
+class Counted(FixedRates):
+    """Counts how often it is asked to decide."""
+
+    asked: ClassVar[list[str]] = []
+
+    def leave(self, stream, plan, slots, points, size):
+        self.asked.append(stream)
+        return super().leave(stream, plan, slots, points, size)
+
+
+def test_windows_over_rows_that_are_shut_say_so(spark):
+    query = "CREATE QUERY rows AS SELECT COUNT(*) AS n FROM p GROUP BY tuples(100) WITH SUBSET GAP 2;"
+    ruler = FixedRates(shut=frozenset({"rows"}))
+    found = run_scripted(spark, STREAM + query, {"p": ROWS}, ruler=ruler)
+    assert {a.how for a in found} == {"suspended"}
+    assert len(found) == sum(t.num_rows for t in ROWS) // 100
+    assert all(a.window_start is None and not a.met for a in found)
+
+
 @pytest.mark.parametrize("point", ["recorded", "answers"])
 def test_a_killed_run_goes_on_with_the_same_windows(spark, tmp_path: Path, point: str):
     queries = KINDS.split("CREATE QUERY middle")[0] + "CREATE VIEW tens" + KINDS.split("CREATE VIEW tens")[1]
@@ -253,13 +273,15 @@ def test_a_killed_run_goes_on_with_the_same_windows(spark, tmp_path: Path, point
     with pytest.raises(Killed):
         take_turns(session, {"p": ROWS})
     abandon(session)
-    # another share would have left out others: what was decided is obeyed
-    options["ruler"] = FixedRates(drops=drops)
+    Counted.asked.clear()
+    options["ruler"] = ruler = Counted(drops=drops)
     session = scripted_session(spark, STREAM + queries, {"p": ROWS}, **options)
     session.start(ListSink(kept), manual=True)
     take_turns(session, {"p": ROWS})
     session.stop()
     assert {place(a): a.value for a in kept} == {p: a.value for p, a in whole.items()}
+    # the third batch obeys its record: only the fourth is decided on
+    assert len(ruler.asked) == 1
 
 
 @pytest.mark.parametrize("fill", ["linear", "last"])

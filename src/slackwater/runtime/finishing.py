@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -46,10 +46,7 @@ class Finish:
         by_table: dict[str, list[StepPlan]] = defaultdict(list)
         for plan in self.work.plan.steps_on(source):
             if plan.step.window is not None and not plan.step.current:
-                shut = self.work.drops.shut(plan, closed, watermark)
-                shut = shut[shut >= self._since(plan)]
-                if len(shut):
-                    self._deliver_suspended(plan, shut)
+                self._say_shut(plan, closed, watermark)
                 store = [self.work.log.store(t) for t in plan.tables]
                 if all(s is not None for s in store):
                     by_table[plan.tables[0]].append(plan)
@@ -60,6 +57,24 @@ class Finish:
         self.work.closed[source.lower()] = (closed, watermark)
         self.work.state.watermarks[source.lower()] = watermark
         self._forget(source, watermark)
+
+    def _say_shut(self, plan: StepPlan, closed: int, watermark: int) -> None:
+        """Tell the readers of a query which windows it has been given up for."""
+        if isinstance(plan.step.window, TupleWindow):
+            shut = self.work.drops.shut(plan, *self._bounds(plan.tables[0], closed, watermark))
+            # of rows that nobody has looked at only their number is known
+            nowhere = np.zeros(len(shut), dtype=np.int64)
+            made = [
+                replace(batch, window_start=None, window_end=None)
+                for batch in suspended_answers(plan.step, nowhere, nowhere, self.work.now())
+            ]
+            if len(shut):
+                self.work.answers.append(lambda: iter(made))
+            return
+        shut = self.work.drops.shut(plan, closed, watermark)
+        shut = shut[shut >= self._since(plan)]
+        if len(shut):
+            self._deliver_suspended(plan, shut)
 
     def _bounds(self, table_id: str, closed: int, watermark: int) -> tuple[int, int]:
         """From where to where windows close: in time, or in rows numbered."""

@@ -112,19 +112,20 @@ class WindowDrops:
         return np.ones(len(at), dtype=np.bool_) if ranges == ALL else inside(ranges, at)
 
     def shut(self, plan: StepPlan, closed: int, watermark: int) -> Ints:
-        """Starts of the windows over time that close between two watermarks and were given up."""
+        """Starts of the windows that close between two watermarks, or numbers of rows, and were given up."""
         schedule = self.of(plan.step.name)
         return self._closing(plan, schedule.shut if schedule is not None else (), closed, watermark)
 
     def out(self, plan: StepPlan, closed: int, watermark: int) -> Ints:
         """Starts of the windows over time that close between two watermarks and were left out."""
         schedule = self.of(plan.step.name)
+        if not isinstance(plan.step.window, TimeWindow):
+            return np.empty(0, dtype=np.int64)
         return self._closing(plan, schedule.out if schedule is not None else (), closed, watermark)
 
     def _closing(self, plan: StepPlan, ranges: tuple[Range, ...], closed: int, watermark: int) -> Ints:
         window = plan.step.window
-        if not isinstance(window, TimeWindow):
-            return np.empty(0, dtype=np.int64)
+        assert window is not None
         found: list[Ints] = []
         for low, high in ranges:
             first = max(-((window.offset - low) // window.slide), last_closed(window, closed) + 1)
