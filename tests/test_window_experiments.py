@@ -285,7 +285,8 @@ def test_nested_windows_are_dropped_at_all_three_places(spark: Any, tmp_path: Pa
     assert (found.wrong, found.violations) == (0, 0)
     for whole, left in found.curves.values():
         assert (whole.share, whole.delivered) == (0.0, 1.0)
-        assert left.delivered == pytest.approx(1 / 11, abs=0.1)
+        # three coins decide on thirty windows; one of them may keep ten
+        assert 1 / 11 - 0.01 <= left.delivered < 0.5
     figures = found.figures(window_pipeline.LOADS)
     assert all(math.isfinite(value) for value in figures.values())
     assert figures["limit.nested2"] > figures["limit.rdrop"]
