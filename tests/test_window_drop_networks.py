@@ -14,8 +14,8 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.planners.ruling import FixedRates
+from slackwater.planners.window_coins import coin
 from slackwater.planners.window_needs import points_of
-from slackwater.planners.window_schedule import coin
 from slackwater.reference.ordered import Item
 from slackwater.reference.window_drop import Drop, Network, Step, run
 from slackwater.runtime.answers import Answer

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
+from slackwater.planners.window_coins import Run, coin, decide
 from slackwater.planners.window_rules import drop_points
-from slackwater.planners.window_schedule import Run, coin, decide
 from slackwater.reference.ordered import FUNCTIONS, VALUE, Aggregate, Condition, Item, Mark
 from slackwater.reference.window_drop import (
     Coins,

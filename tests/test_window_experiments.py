@@ -39,8 +39,8 @@ from slackwater.experiments.window_estimates import (
 from slackwater.experiments.window_measure import Alternative, Bench, Results, Sizes
 from slackwater.experiments.window_pipeline import OVERLAPPING, TUMBLING, Nest
 from slackwater.experiments.window_runs import EXCLUDED, ORIGIN, STREAM, by_executors, sensor
+from slackwater.planners.window_coins import Run, coin, decide
 from slackwater.planners.window_needs import points_of
-from slackwater.planners.window_schedule import Run, coin, decide
 
 NAMES = ("window-pipeline", "window-fanout", "window-size", "window-slide", "window-overhead")
 

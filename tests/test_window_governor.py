@@ -49,6 +49,7 @@ class Live(Machine):
     now: float = 0.0
     done: float = 0.0
     schedule: Schedule = field(default_factory=Schedule)
+    salt: int = 1
     lags: list[float] = field(default_factory=list)
     levels: list[float] = field(default_factory=list)
 
@@ -73,7 +74,7 @@ class Live(Machine):
                 )
                 for id_, p in points.items()
             ]
-            self.schedule = extended(self.schedule, extents, 1)
+            self.schedule = extended(self.schedule, extents, self.salt)
             drops = WindowDrops(self.plan, "p", self.schedule)
             parts = drops.parts(self.slots, low, high)
             ruling = self.governor.rule("p", self.plan, self.slots, rows, least=1.0, parts=parts)
@@ -104,30 +105,31 @@ def capacity(machine: Live) -> float:
     return 100_000 + (machine.budget - one) / (two - one) * 100_000
 
 
+@pytest.mark.parametrize("salt", [1, 2, 3, 4])
 @pytest.mark.parametrize("times", [1.5, 3.0, 6.0])
-def test_a_burst_is_kept_up_with_and_over_all_is_exact_again(times: float):
-    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10))
+def test_a_burst_is_kept_up_with_and_over_all_is_exact_again(times: float, salt: int):
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10), salt=salt)
     fits = capacity(machine)
     machine.live(0.5 * fits, 30)
     assert machine.delivered(0, 30) == 1.0
     begun = machine.now
     machine.live(times * fits, 120)
-    assert max(machine.lags[-10:]) < 8, "it does not fall behind"
-    share = machine.delivered(begun + 40, machine.done)
-    assert 0.45 / times < share < 1.6 / times
+    assert max(machine.lags[-50:]) < times + 1, "it is late by the window that is kept, not by more"
+    assert machine.delivered(begun + 40, machine.done) == pytest.approx(1 / times, rel=0.25)
     after = machine.done
     machine.live(0.5 * fits, 60)
     assert machine.lags[-1] < 1.0
-    assert machine.delivered(after + 20, machine.done) == 1.0
+    assert machine.delivered(after + 5, machine.done) == 1.0
 
 
-def test_sliding_windows_are_left_out_in_runs_that_save_rows():
-    machine = Live(STREAM + SUB.format(size=10, slide=1, gap=60))
+@pytest.mark.parametrize("salt", [1, 2, 3, 4])
+def test_sliding_windows_are_left_out_in_runs_that_save_rows(salt: int):
+    machine = Live(STREAM + SUB.format(size=10, slide=1, gap=60), salt=salt)
     fits = capacity(machine)
     machine.live(0.5 * fits, 20)
     machine.live(2.0 * fits, 300)
-    assert max(machine.lags[-20:]) < 25
-    assert machine.delivered(120, machine.done) > 0.2
+    assert max(machine.lags[-50:]) < 20, "about 25 windows are kept in a row"
+    assert 0.2 < machine.delivered(120, machine.done) < 0.55
 
 
 def test_sampled_queries_beside_it_give_way_while_a_window_is_kept():

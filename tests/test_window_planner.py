@@ -20,10 +20,11 @@ from slackwater.planners.load import LoadTree
 from slackwater.planners.most_delivered import DropDemand, most_delivered
 from slackwater.planners.sampling import plan_rates
 from slackwater.planners.terms import StreamLoad, with_windows
+from slackwater.planners.window_coins import Run, coin, decide, spread
 from slackwater.planners.window_level import gains_of
 from slackwater.planners.window_needs import Needs, cells_of, inside, may_leave_out, need_bits, points_of
 from slackwater.planners.window_rules import DropPoint, DropWindow
-from slackwater.planners.window_schedule import Extent, QuerySchedule, Run, Schedule, coin, decide, extended
+from slackwater.planners.window_schedule import Extent, QuerySchedule, Schedule, extended
 from slackwater.runtime.window_drops import WindowDrops
 from slackwater.statistics.snapshot import StreamStatistics
 
@@ -67,6 +68,35 @@ def test_in_the_long_run_the_share_is_left_out_and_never_more_than_the_gap_in_a_
     kept = sorted({-1, 30_000, *range(30_000)} - set(out))
     assert max(b - a - 1 for a, b in pairwise(kept)) <= gap
     assert run.unit == 30_000
+
+
+@pytest.mark.parametrize("gap", [1, 2, 3, 10, 60])
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.8, 0.95, 1.0])
+@pytest.mark.parametrize("least", [1, 4, 39])
+def test_windows_spread_evenly_keep_to_share_gap_and_runs(gap: int, share: float, least: int):
+    share, least = min(share, gap / (gap + 1)), min(least, gap)
+    state, out = Run(0), []
+    # decided a few at a time, as batches come
+    for to in range(7, 30_003, 7):
+        more, state = spread(state, gap, share, least, to, lambda unit: coin(3, "d", unit))
+        out += more
+    assert len(out) / state.unit == pytest.approx(share, abs=0.005)
+    kept = sorted({-1, state.unit, *range(state.unit)} - set(out))
+    assert max(b - a - 1 for a, b in pairwise(kept)) <= gap
+    runs = [b - a - 1 for a, b in pairwise(kept) if b - a > 1]
+    assert min(runs[:-1]) >= least
+    gone = sorted({-1, state.unit, *out})
+    fewest = least * (1 - share) / share
+    assert max(b - a - 1 for a, b in pairwise(gone)) <= fewest + 2, "no more are kept in a row than must be"
+
+
+def test_a_share_that_changes_is_kept_to_on_average():
+    state, out = Run(0), 0
+    shares = [0.3, 0.9, 0.5, 0.75] * 500
+    for number, share in enumerate(shares, 1):
+        more, state = spread(state, 10, share, 1, 5 * number, lambda unit: 0.5)
+        out += len(more)
+    assert out / (5 * len(shares)) == pytest.approx(sum(shares) / len(shares), abs=0.01)
 
 
 def test_a_pause_without_windows_does_not_forget_what_is_missing():

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from slackwater.planners.window_coins import Run, coin, decide
 from slackwater.planners.window_rules import DropNode, DropPoint, drop_points
-from slackwater.planners.window_schedule import Run, coin, decide
 from slackwater.reference.ordered import FUNCTIONS, VALUE, Condition, Item
 from slackwater.reference.window_drop import Coins, Drop, Network, Step
 

@@ -11,6 +11,7 @@ from slackwater.plan.slots import Slots, operators, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.window_level import WindowDemand, gains_of, window_demands
 from slackwater.planners.window_needs import points_of
+from slackwater.statistics.costs import predicted
 from slackwater.statistics.snapshot import StreamStatistics
 
 UNSHEDDABLE = ("pass", "read", "block")
@@ -203,3 +204,9 @@ def python_share(load: StreamLoad, slot_id: str) -> float:
             return load.statistics.passed.get(node.parent, 1.0) if node.parent > 0 else 1.0
         end = node.parent
     return path_share(load, slot_id) if load.slots.by_id[slot_id].python_last else 0.0
+
+
+def must_take(load: StreamLoad, share: float) -> float:
+    """Executor seconds that a batch takes whatever is dropped of it: its reading, and what is exact."""
+    nothing = {name: 0.0 for slot in load.slots.sheddable for name in (slot.id, rare(slot.id))}
+    return predicted(load.statistics.costs, terms_of(replace(load, share=share), nothing))

@@ -7,7 +7,6 @@ It is counted on the schedule itself, not by the paper's formulas, which are her
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -16,9 +15,10 @@ from slackwater.language.contracts import Subset
 from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL
 from slackwater.plan.slots import Slots
 from slackwater.plan.tables import Plan
+from slackwater.planners.window_coins import Run, decide
 from slackwater.planners.window_needs import Needs, complement, need_bits, part_needed
 from slackwater.planners.window_rules import DropPoint, DropWindow
-from slackwater.planners.window_schedule import QuerySchedule, Range, Run, Schedule, decide, joined
+from slackwater.planners.window_schedule import QuerySchedule, Range, Schedule, joined
 
 COUNTED = 200
 """Batches of windows that a gain is counted on."""
@@ -75,28 +75,22 @@ def window_demands(
     return tuple(found)
 
 
-def run_of(share: float, drop: DropWindow, before: int | None = None) -> int:
-    """How many windows one coin should decide on, so that a share is left out: at most the gap.
+def least_run(drop: DropWindow) -> int:
+    """How many windows should be left out in a row, so that rows are saved: at most the gap.
 
     The fewer, the fewer are also kept in a row, and while windows are kept batches take long. But where
     windows overlap only long runs save rows: as many as it takes for nine tenths of what the longest saves.
-    It is a power of two or the gap, and stays what it was ``before`` while that does: with every change
-    windows are counted off anew, and coins that are spread evenly no longer follow each other.
 
-    >>> tumbling, sliding = DropWindow(1, 1, 10), DropWindow(10, 1, 60)
-    >>> run_of(0.5, tumbling), run_of(0.8, tumbling), run_of(0.5, sliding), run_of(0.8, tumbling, 10)
-    (1, 4, 60, 10)
+    >>> least_run(DropWindow(1, 1, 10)), least_run(DropWindow(10, 1, 60)), least_run(DropWindow(10, 1, 5))
+    (1, 39, 5)
     """
 
     def gain(run: int) -> float:
-        return max(0.0, (run + 1) * drop.slide - drop.size) / (run * drop.slide)
+        return ((run + 1) * drop.slide - drop.size) / (run * drop.slide)
 
-    least = min(drop.gap, math.ceil(share / max(1 - share, 1e-6) - 1e-9)) if share > 0 else 1
-    enough = 0.9 * gain(drop.gap)
-    if before is not None and least <= before <= 4 * least and gain(before) >= enough:
-        return before
-    powers = [2**n for n in range(drop.gap.bit_length()) if least <= 2**n < drop.gap]
-    return next((run for run in powers if gain(run) >= enough), drop.gap)
+    if gain(drop.gap) <= 0:
+        return drop.gap
+    return next(run for run in range(1, drop.gap + 1) if gain(run) >= 0.9 * gain(drop.gap))
 
 
 def gains_of(plan: Plan, slots: Slots, points: Mapping[str, DropPoint]) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""Which windows are left out: coins for stretches of windows, so that no run of missing ones is too long.
+"""The schedule: which windows of which queries are left out.
 
 A schedule says of each query which of its windows are left out, by where they start. It is decided some way
 ahead of the rows, recorded with the batch, and never changed: rows may have been dropped by it.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b
 from typing import Any, Literal
 
 from slackwater.plan.panes import BEFORE_ALL
+from slackwater.planners.window_coins import Run, coin, decide, spread
 from slackwater.planners.window_rules import DropPoint
 
 Range = tuple[int, int]
@@ -19,85 +19,6 @@ Range = tuple[int, int]
 Placing = Literal["needed", "conservative", "first", "last"]
 """What a left-out window saves: all that no other needs; what the paper's window leaves; nothing before
 the handing on of rows (a drop in the middle); nothing before the last aggregate is done (a random drop)."""
-
-STRIDES = (
-    0x9E3779B97F4A7C15,
-    0x6A09E667F3BCC908,
-    0xBB67AE8584CAA73B,
-    0x4D82B446159F360F,
-    0xA54FF53A5F1D36F1,
-    0xCA91D722A3D0A666,
-)
-"""Fractions of the golden ratio and others that no ratio of small numbers comes near, in units of 2⁻⁶⁴."""
-UNITS_AT_MOST = 50_000
-"""Decided at a time: a stream that jumps further has windows between that nobody has seen."""
-
-
-def coin(salt: int, point: str, batch: int) -> float:
-    """A number from 0 up to 1 for each batch of windows: the same whenever it is asked for.
-
-    Guarantee: each is as likely as any other over salts, and those of any stretch of batches are spread
-    evenly, so that many windows in a row are seldom kept: while they are, batches pile up. Variant: multiples
-    of a quadratic irrational from a random start, of another one for another drop, or two would leave out the
-    same windows more or less often. Reference: Weyl's sequence; the paper tosses independent coins.
-
-    >>> coin(1, "a", 7) == coin(1, "a", 7), coin(1, "a", 7) == coin(2, "a", 7)
-    (True, False)
-    >>> sum(coin(1, "a", batch) < 0.3 for batch in range(100))
-    29
-    """
-    drawn = blake2b(f"{salt}/{point}".encode(), digest_size=9).digest()
-    stride = STRIDES[drawn[8] % len(STRIDES)]
-    return ((int.from_bytes(drawn[:8], "big") + batch * stride) % 2**64) / 2**64
-
-
-@dataclass(frozen=True)
-class Run:
-    """How far a drop has decided: the next of its windows, and what it has left out before it."""
-
-    unit: int
-    missing: int = 0
-    """Windows in a row that were left out."""
-    owed: int = 0
-    """Windows that were kept though the coin would have dropped them: to be left out later."""
-
-
-def decide(run: Run, gap: int, share: float, to: int, coin: Callable[[int], float]) -> tuple[list[int], Run]:
-    """The windows that are left out from where a run stands up to another, and the run after them.
-
-    Guarantee: no more than ``gap`` windows in a row are left out, ever. In the long run ``share`` of them
-    are, if that is less than gap/(gap + 1). Variant: one coin for each batch of ``gap`` windows, counted from
-    window 0. Where two batches in a row are to be dropped, a window is kept between them and owed; what is
-    owed is left out in batches that the coin keeps.
-    Reference: Tatbul, Zdonik (VLDB 2006), section 3.4. There the first window of every further batch is kept;
-    here only where the run would be too long otherwise, or the share could not be had.
-
-    >>> dropping = lambda batch: 0.0 if batch < 2 else 1.0
-    >>> decide(Run(0), 3, 0.7, 12, dropping)
-    ([0, 1, 2, 4, 5, 6], Run(unit=12, missing=0, owed=0))
-    """
-    if to <= run.unit:
-        return [], run
-    if share <= 0.0:
-        return [], Run(to)
-    unit, missing, owed = run.unit, run.missing, run.owed
-    if to - unit > UNITS_AT_MOST:
-        unit, missing, owed = to - UNITS_AT_MOST, gap, 0
-    out: list[int] = []
-    batch, dropped = None, False
-    while unit < to:
-        if unit // gap != batch:
-            batch = unit // gap
-            dropped = coin(batch) < share
-        if (dropped or owed > 0) and missing < gap:
-            out.append(unit)
-            missing += 1
-            owed -= not dropped
-        else:
-            owed += dropped
-            missing = 0
-        unit += 1
-    return out, Run(unit, missing, owed)
 
 
 @dataclass(frozen=True)
@@ -183,7 +104,7 @@ class Extent:
     shut: frozenset[str] = frozenset()
     """Members that are given up meanwhile."""
     run: int | None = None
-    """How many windows a coin decides on, where that need not be as many as the gap allows."""
+    """How many windows in a row are left out at least, where they are spread evenly; else coins decide."""
 
 
 def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedule:
@@ -205,15 +126,11 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
             run = Run(first, drop.gap if known else 0)
         to = max(run.unit, -(-extent.high // drop.slide))
         begin, end = run.unit * drop.slide, to * drop.slide
-        gap = min(extent.run or drop.gap, drop.gap)
-        if (
-            extent.run is not None
-            and extent.share > 0
-            and not any(_thinned_to(queries.get(n), begin) for n in members)
-        ):
-            # all windows have been kept so far: a burst need not begin with some more
-            run = replace(run, owed=gap - 1)
-        units, runs[extent.id] = decide(run, gap, extent.share, to, _coins(salt, extent.id))
+        coins = _coins(salt, extent.id)
+        if extent.run is None:
+            units, runs[extent.id] = decide(run, drop.gap, extent.share, to, coins)
+        else:
+            units, runs[extent.id] = spread(run, drop.gap, extent.share, extent.run, to, coins)
         out = list(_ranges(units, drop.slide))
         if extent.point.kind == "time" and (units or extent.shut):
             # a row may be needed by a window that starts later, or a nested one, and by none of those here
@@ -228,10 +145,6 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
                 _thinned(before.thinned, begin, end, 0.0 if shut else extent.share),
             )
     return replace(schedule, queries=queries, runs=runs, dropped_to=dropped_to)
-
-
-def _thinned_to(query: QuerySchedule | None, begin: int) -> bool:
-    return query is not None and bool(query.thinned) and query.thinned[-1][1] >= begin
 
 
 def _coins(salt: int, point: str) -> Callable[[int], float]:

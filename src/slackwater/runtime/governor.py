@@ -20,8 +20,8 @@ from slackwater.planners.load import Allocation
 from slackwater.planners.ruling import NO_PARTS, Leaving, Ruling
 from slackwater.planners.sampling import Objective, Rates, plan_rates, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
-from slackwater.planners.terms import StreamLoad, reading_seconds, terms_of
-from slackwater.planners.window_level import run_of
+from slackwater.planners.terms import StreamLoad, must_take, reading_seconds, terms_of
+from slackwater.planners.window_leaving import Asked, least_needed, plan_leaving
 from slackwater.planners.window_rules import DropPoint
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
@@ -168,41 +168,20 @@ class Governor:
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         whole += sum(w.after for w in load.windows)
-        least = {
-            slot: 1 - min(w.gains[slot] * w.most for w in load.windows if slot in w.gains)
-            for slot in load.left_out
-        }
-        fixed = must_take(replace(load, parts=least), 1.0) + sum(must_take(x, 1.0) for x in others)
+        asked = Asked(self.split, self.margin, self.objective)
+        leaving.shares = {}
         if self.multiple is not None:
             capacity = self._part(load, whole)
+            found = plan_leaving(load, others, capacity, points, asked) if whole > capacity else Leaving()
         else:
-            capacity = leaving.factor * self.pace.enough(fixed, 1 + len(others))
-        leaving.shares = {}
-        if whole <= capacity or (self.multiple is None and known.batches < SETTLED_WINDOWS):
-            return Leaving()
-        found = plan_rates(
-            [load, *others], capacity, split=self.split, margin=self.margin, objective=self.objective
-        )
-        lost = {id_ for id_, share in found.missing.items() if share >= 1.0}
-        if lost and leaving.factor < 1.0 and self.multiple is None:
-            # a query is shut for what is known of its load, not because the last batches took longer
-            found = plan_rates(
-                [load, *others],
-                capacity / leaving.factor,
-                split=self.split,
-                margin=self.margin,
-                objective=self.objective,
-            )
-            lost = {id_ for id_, share in found.missing.items() if share >= 1.0}
-            most = {w.point: w.most for w in load.windows}
-            found = replace(found, missing={id_: 1.0 if id_ in lost else most[id_] for id_ in found.missing})
-        leaving.shares = {id_: share for id_, share in found.missing.items() if id_ not in lost}
-        shut = frozenset(name for id_ in lost for name in points[id_].members)
-        leaving.runs = {
-            id_: run_of(share, points[id_].drop, leaving.runs.get(id_))
-            for id_, share in leaving.shares.items()
-        }
-        return Leaving(leaving.shares, shut, level=found.allocation.level, runs=leaving.runs)
+            fixed = least_needed(load) + sum(must_take(x, 1.0) for x in others)
+            capacity = self.pace.enough(fixed, 1 + len(others))
+            fits = whole <= leaving.factor * capacity or self._fits(name, load, others, fixed)
+            if fits or known.batches < SETTLED_WINDOWS:
+                return Leaving()
+            found = plan_leaving(load, others, capacity, points, asked, leaving.factor)
+        leaving.shares = dict(found.shares)
+        return found
 
     def rule(
         self,
@@ -231,7 +210,7 @@ class Governor:
         enough = self.pace.enough(fixed, streams) if self.multiple is None else capacity
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
         watchful = watchful or name in self._overran
-        if whole <= enough or (self.multiple is None and not others and self._fitted(name, load.size, fixed)):
+        if whole <= enough or (self.multiple is None and self._fits(name, load, others, fixed)):
             for known_of in (self._aims, self._shares, self._last, self._alike):
                 known_of.pop(name, None)
             return Ruling(measured=watchful)
@@ -276,14 +255,15 @@ class Governor:
             self.calibrated,
         )
 
-    def _fitted(self, name: str, size: float, fixed: float) -> bool:
+    def _fits(self, name: str, load: StreamLoad, others: list[StreamLoad], fixed: float) -> bool:
         """Whether batches of this size were taken whole before and kept to their time: then they will again.
 
         What the fit says of rows that have been dropped for a while is a guess beside that.
         """
         rows, wall = self._whole.get(name, (0.0, 0.0))
         floor = min(self.pace.floor(fixed), wall)
-        return 0 < size <= REPEATED * rows and floor + (wall - floor) * size / rows <= self.budget()
+        alike = 0 < load.size <= REPEATED * rows and not others
+        return alike and floor + (wall - floor) * load.size / rows <= self.budget()
 
     def _steadied(self, name: str, size: float, share: float, planned: dict[str, float]) -> dict[str, float]:
         """Rates that go on from those of the last batch, if that was like this one."""
@@ -368,7 +348,8 @@ class Governor:
         known.arrived(took.arrived, took.stretch)
         # a batch that took too long and was not meant to: what it costs must be looked at
         self._overran = self._overran | {name} if took.wall > self.budget() else self._overran - {name}
-        if (shed is None or not shed.drawn) and self._turns.get(name, 0) >= WARMING and took.arrived:
+        whole = shed is None or not (shed.drawn or any(part < 1.0 for part in shed.parts.values()))
+        if whole and self._turns.get(name, 0) >= WARMING and took.arrived:
             rows, wall = self._whole.get(name, (float(took.arrived), took.wall))
             self._whole[name] = ((rows + took.arrived) / 2, (wall + took.wall) / 2)
         if shed is None or self._turns.get(name, 0) < WARMING:
@@ -384,7 +365,7 @@ class Governor:
                 step = known.plan.reader_of(table)
                 later[step] = later.get(step, 0.0) + seconds
         if name in self._leaving:
-            self._leaving[name].learn(known.plan, later, took.wall, self.budget(), took.stretch)
+            self._leaving[name].learn(known.plan, later, took, self.pace)
         if self.fitting:
             known.fit()
             if known.batches in CALIBRATED_AFTER:
@@ -423,9 +404,3 @@ class Governor:
     def snapshot(self) -> tuple[StreamStatistics, ...]:
         """What is known of all streams."""
         return tuple(s.snapshot() for s in self._streams.values())
-
-
-def must_take(load: StreamLoad, share: float) -> float:
-    """Executor seconds that a batch takes whatever is dropped of it: its reading, and what is exact."""
-    nothing = {name: 0.0 for slot in load.slots.sheddable for name in (slot.id, rare(slot.id))}
-    return predicted(load.statistics.costs, terms_of(replace(load, share=share), nothing))

@@ -15,13 +15,13 @@ from slackwater.planners.forecast import Machine, half_width
 from slackwater.planners.load import LoadTree, prefix_rates
 from slackwater.planners.placement import shedders
 from slackwater.planners.sampling import demands_of
-from slackwater.planners.terms import StreamLoad, terms_of, with_windows
+from slackwater.planners.terms import StreamLoad, must_take, terms_of, with_windows
 from slackwater.planners.window_level import selectivities
 from slackwater.planners.window_needs import points_of, tick_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.planners.window_schedule import Schedule
 from slackwater.runtime.engine import Engine
-from slackwater.runtime.governor import ALIKE, SHARES, Governor, must_take
+from slackwater.runtime.governor import ALIKE, SHARES, Governor
 from slackwater.statistics.costs import Costs, predicted
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 

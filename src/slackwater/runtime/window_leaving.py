@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,8 @@ from slackwater.plan.slots import Slots
 from slackwater.plan.tables import Plan
 from slackwater.planners.window_level import WindowDemand, gains_of, leads_to, window_demands
 from slackwater.planners.window_rules import DropPoint
+from slackwater.runtime.pace import Pace
+from slackwater.runtime.shedding import Took
 
 REMEMBERED = 10
 """Batches over which times are averaged, at least."""
@@ -16,9 +19,11 @@ CYCLES = 3
 """Times that a drop's gap goes by while they are averaged: a kept window is followed by left-out ones."""
 LEAST_KEPT = 0.1
 """What is left of windows tells what all of them would cost, if it is at least so much."""
-HASTE, PATIENCE = 1.0, 0.2
-"""How fast less and more is planned for, where batches take longer or shorter than they may: over so many
-batches as are averaged."""
+GAIN = 0.5
+"""How fast less or more is planned for, where batches take longer or shorter than they may: over so many
+batches as are averaged. The same both ways: long ones and short ones take turns while all is well."""
+PATIENCE = 0.2
+"""How fast all of the capacity is planned for again once no window is left out, over as many."""
 LEAST, MOST = 0.25, 1.2
 """Of the capacity, how little and how much may be planned for."""
 SETTLED = 3
@@ -35,14 +40,10 @@ class WindowLeaving:
 
     shares: dict[str, float] = field(default_factory=dict)
     """By drop: what is left out now."""
-    runs: dict[str, int] = field(default_factory=dict)
-    """By drop: how many windows a coin decides on."""
     after: dict[str, float] = field(default_factory=dict)
     """By drop: seconds in a batch for what comes after the first aggregates, if no window were left out."""
     factor: float = 1.0
     """Of the capacity, how much is planned for."""
-    busy: float = 0.0
-    """Seconds of a batch, on average."""
     wall: float = 0.0
     """Seconds of the last batch."""
     stretch: float = 1.0
@@ -70,25 +71,22 @@ class WindowLeaving:
         longest = max((p.drop.slide * (p.drop.gap + 1) / 1e6 for p in self._points.values()), default=0.0)
         return max(REMEMBERED, CYCLES * longest / max(self.stretch, 1e-3))
 
-    def learn(
-        self, plan: Plan, later: Mapping[str, float], wall: float, budget: float, stretch: float
-    ) -> None:
-        """Take note of a batch: seconds of later steps by the step they are for, and how long it took."""
+    def learn(self, plan: Plan, later: Mapping[str, float], took: Took, pace: Pace) -> None:
+        """Take note of a batch: seconds of later steps by the step they are for, and how long it took.
+
+        A long batch after a longer one catches up; so it is held to the time since the one before it began.
+        """
         new = 1 / self.memory
-        self.stretch += (stretch - self.stretch) / REMEMBERED if stretch > 0 else 0.0
-        self.wall = wall
+        self.stretch += (took.stretch - self.stretch) / REMEMBERED if took.stretch > 0 else 0.0
         for id_, point in self._points.items():
             mine = sum(s for name, s in later.items() if leads_to(plan, name, point.members))
             kept = max(1.0 - self.shares.get(id_, 0.0), LEAST_KEPT)
             known = self.after.get(id_)
             whole = mine / kept
             self.after[id_] = whole if known is None else known + new * (whole - known)
-        self.busy = self.busy + new * (wall - self.busy) if self.busy else wall
-        if not any(self.shares.values()):
+        meant, self.wall = pace.utilisation * max(pace.interval, self.wall), took.wall
+        if any(self.shares.values()):
+            over = (took.wall - meant) / (pace.utilisation * pace.interval)
+            self.factor = min(MOST, max(LEAST, self.factor * math.exp(-GAIN * new * over)))
+        else:
             self.factor = min(1.0, self.factor + PATIENCE * new)
-            # what comes next is judged by itself
-            self.busy = min(self.busy, budget)
-        elif budget > 0:
-            over = self.busy / budget - 1
-            step = 1 - HASTE * new * min(over, 1.0) if over > 0 else 1 - PATIENCE * new * max(over, -1.0)
-            self.factor = min(MOST, max(LEAST, self.factor * step))
