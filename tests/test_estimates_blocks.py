@@ -204,8 +204,8 @@ class BySize:
     def __init__(self, tau: float) -> None:
         self.tau = tau
 
-    def rule(self, stream, plan, slots, size, *, least, parts):
-        slot = slots.by_step["bytes"]
+    def rule(self, coming):
+        slot = coming.slots.by_step["bytes"]
         assert slot.summed is not None
         return Ruling({slot.id: 0.01}, 1.0, sizes={slot.id: self.tau})
 

@@ -15,6 +15,7 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
+from slackwater.planners.ruling import Coming
 from slackwater.planners.steady import in_classes
 from slackwater.planners.terms import python_share, terms_of
 from slackwater.runtime.governor import Governor
@@ -62,7 +63,7 @@ class Machine:
     def batch(self, rows: int, *, known: bool = True, skips: bool = False, stream: str = "p") -> None:
         slots = self.slots if stream == "p" else slots_of(self.plan, stream)
         ruling = self.governor.rule(
-            stream, self.plan, slots, rows if known else None, least=0.0 if skips else 1.0
+            Coming(stream, self.plan, slots, rows if known else None, 0.0 if skips else 1.0)
         )
         statistician = self.governor.known(stream, self.plan, slots)
         load = self.governor._load(statistician, rows * ruling.share)
@@ -205,7 +206,7 @@ def test_two_streams_share_one_capacity():
     beside = slots_of(machine.plan, "q")
     other = machine.governor
     for _ in range(6):
-        other.rule("q", machine.plan, beside, fits * 20, least=1.0)
+        other.rule(Coming("q", machine.plan, beside, fits * 20))
         other.learn("q", None, Took(fits * 20, 1.0, 0.5))
     machine.batch(int(fits * 0.9))
     assert machine.rates[-1], "the other stream leaves less for this one"
@@ -260,7 +261,7 @@ def test_what_must_be_exact_is_never_given_up_and_leaves_the_others_a_little():
     fits = rows_for(machine, machine.budget)
     for _ in range(6):
         machine.batch(fits // 2)
-    ruling = machine.governor.rule("p", machine.plan, machine.slots, fits * 5, least=1.0)
+    ruling = machine.governor.rule(Coming("p", machine.plan, machine.slots, fits * 5))
     assert machine.slots.by_step["volume"].id not in ruling.thresholds
     assert not ruling.suspended
     assert ruling.thresholds.get(machine.slots.by_step["rare"].id, 1.0) > 0

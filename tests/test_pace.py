@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.test_governor import Machine, rows_for
 
+from slackwater.planners.ruling import Coming
 from slackwater.runtime.pace import HOPELESS, LEAST, MORE, REMEMBERED, Aim, Pace
 
 
@@ -121,7 +122,7 @@ def test_nothing_is_given_up_where_that_would_not_make_a_batch_shorter():
         machine.batch(fits // 2)
     # the least part that can be read fills the interval
     for _ in range(40):
-        ruling = machine.governor.rule("p", machine.plan, machine.slots, fits * 12, least=0.08)
+        ruling = machine.governor.rule(Coming("p", machine.plan, machine.slots, fits * 12, 0.08))
         assert ruling.thresholds
         assert not ruling.suspended
         assert min(ruling.thresholds.values()) > 0

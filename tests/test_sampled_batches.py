@@ -47,9 +47,9 @@ class InTurn:
         self._name = name
         self._rates = list(rates)
 
-    def rule(self, stream, plan, slots, size, *, least, parts):
+    def rule(self, coming):
         rate = self._rates.pop(0)
-        return Ruling({slots.by_step[self._name].id: rate}, 1.0) if rate < 1 else Ruling()
+        return Ruling({coming.slots.by_step[self._name].id: rate}, 1.0) if rate < 1 else Ruling()
 
 
 def rows_at(*seconds: float) -> pa.Table:
@@ -79,8 +79,8 @@ def test_thresholds_of_one_draw_no_sample(spark):
     class AllOnes:
         paced = False
 
-        def rule(self, stream, plan, slots, size, *, least, parts):
-            return Ruling({slot.id: 1.0 for slot in slots.sheddable}, 1.0)
+        def rule(self, coming):
+            return Ruling({slot.id: 1.0 for slot in coming.slots.sheddable}, 1.0)
 
     sql = SCRIPTED + QUERIES
     exact = by_key(run_scripted(spark, sql, {"p": BATCHES}))

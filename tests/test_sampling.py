@@ -85,7 +85,7 @@ def test_a_rate_of_one_gives_the_exact_answers(spark, exact):
     class Measuring:
         paced = False
 
-        def rule(self, stream, plan, slots, size, *, least, parts):
+        def rule(self, coming):
             return Ruling(measured=True)
 
     sql = STREAM.format(using="scripted") + QUERIES
@@ -101,13 +101,9 @@ def test_only_some_batches_sampled(spark, exact):
     class EverySecond(FixedRates):
         turns = 0
 
-        def rule(self, stream, plan, slots, size, *, least, parts):
+        def rule(self, coming):
             object.__setattr__(self, "turns", self.turns + 1)
-            return (
-                super().rule(stream, plan, slots, size, least=least, parts=parts)
-                if self.turns % 2
-                else Ruling()
-            )
+            return super().rule(coming) if self.turns % 2 else Ruling()
 
     sql = STREAM.format(using="scripted") + QUERIES
     half = by_key(run_scripted(spark, sql, {"p": BATCHES}, ruler=EverySecond(RATES)))
@@ -179,8 +175,8 @@ def test_rare_groups_are_kept_at_a_rate_of_their_own(spark, exact):
     class TwoRates:
         paced = False
 
-        def rule(self, stream, plan, slots, size, *, least, parts):
-            slot = slots.by_step["ports"].id
+        def rule(self, coming):
+            slot = coming.slots.by_step["ports"].id
             return Ruling({slot: 0.1, f"{slot}/rare": 1.0}, 1.0, frequent={slot: (hashed.h,)})
 
     sql = STREAM.format(using="scripted") + QUERIES

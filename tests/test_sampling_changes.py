@@ -18,7 +18,7 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.panes import BEFORE_ALL
 from slackwater.plan.tables import Plan
-from slackwater.planners.ruling import FixedRates, Ruling
+from slackwater.planners.ruling import Coming, FixedRates, Ruling
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.samples import BATCHES as SAMPLED
 from slackwater.runtime.session import Session, Settings
@@ -73,16 +73,10 @@ class InTurns:
     paced: bool = False
     turn: int = -1
 
-    def rule(
-        self, stream: str, plan: Any, slots: Any, size: int | None, *, least: float, parts: Any
-    ) -> Ruling:
+    def rule(self, coming: Coming) -> Ruling:
         self.turn += 1
         fixed = FixedRates(self.rates)
-        return (
-            fixed.rule(stream, plan, slots, size, least=least, parts=parts)
-            if self.turn in self.turns
-            else Ruling()
-        )
+        return fixed.rule(coming) if self.turn in self.turns else Ruling()
 
 
 def seconds(answer: Answer) -> float:

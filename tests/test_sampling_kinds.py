@@ -88,8 +88,8 @@ def test_only_rows_that_are_kept_are_looked_up(spark, tmp_path):
 
 def test_sums_of_intervals_and_decimals_are_measured_without_harm(spark):
     class Measuring(FixedRates):
-        def rule(self, stream, plan, slots, size, *, least, parts):
-            ruling = super().rule(stream, plan, slots, size, least=least, parts=parts)
+        def rule(self, coming):
+            ruling = super().rule(coming)
             return replace(ruling, measured=True)
 
     sql = (

@@ -38,8 +38,8 @@ class BySize:
     def __init__(self, tau: float) -> None:
         self.tau = tau
 
-    def rule(self, stream, plan, slots, size, *, least, parts):
-        slot = slots.by_step["bytes"]
+    def rule(self, coming):
+        slot = coming.slots.by_step["bytes"]
         assert slot.summed is not None
         return Ruling({slot.id: 0.1}, 1.0, sizes={slot.id: self.tau} if self.tau else {})
 
@@ -69,9 +69,9 @@ def test_a_heavy_tailed_sum_keeps_rows_in_proportion_to_their_size(spark):
 class LearnsBySize(Governor):
     """Keeps rows by their size, and learns what they are like."""
 
-    def rule(self, stream, plan, slots, size, *, least, parts):
-        super().rule(stream, plan, slots, size, least=least, parts=parts)
-        slot = slots.by_step["bytes"]
+    def rule(self, coming):
+        super().rule(coming)
+        slot = coming.slots.by_step["bytes"]
         return Ruling({slot.id: 0.1}, 1.0, measured=True, sizes={slot.id: 800.0})
 
 

@@ -247,9 +247,9 @@ class Counted(FixedRates):
 
     asked: ClassVar[list[str]] = []
 
-    def leave(self, stream, plan, slots, points, size):
-        self.asked.append(stream)
-        return super().leave(stream, plan, slots, points, size)
+    def leave(self, coming, points):
+        self.asked.append(coming.stream)
+        return super().leave(coming, points)
 
 
 def test_windows_over_rows_that_are_shut_say_so(spark):

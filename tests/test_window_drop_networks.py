@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -16,12 +17,12 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.ruling import FixedRates
 from slackwater.planners.window_coins import coin
 from slackwater.planners.window_needs import points_of
-from slackwater.reference.ordered import Item
+from slackwater.reference.ordered import Item, numbered
 from slackwater.reference.window_drop import Drop, Network, Step, run
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Settings
 from slackwater.runtime.testing import run_scripted
-from window_networks import longest_run, plain_answers, random_network, random_stream
+from window_networks import longest_run, plain_answers, random_network, random_rows_step, random_stream
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 // 3600 * 3600
@@ -156,3 +157,55 @@ def reference_drops(plan: Plan, first: int, share: float, salt: int) -> list[Dro
             )
         )
     return found
+
+
+def test_windows_over_rows_are_what_the_reference_delivers_of_numbered_items(spark):
+    random = Random("rows")
+    salt, share = 5, 0.6
+    items = [Item(number * 2, item.values) for number, item in enumerate(random_stream(random) * 4)]
+    steps = [random_rows_step(random, f"q{number}") for number in range(12)]
+    sql = "CREATE STREAM p (ts TIMESTAMP, k BIGINT, h BIGINT, v BIGINT) USING scripted TIMESTAMP BY ts;"
+    for place, step in enumerate(steps):
+        sql += next(statements(Network("p", (step,)), "", place + 1)).replace(
+            f"window(ts, '{step.size} seconds', '{step.slide} seconds')", f"tuples({step.size}, {step.slide})"
+        )
+    cut = batches(items, random)
+    spans = [((EPOCH + b[0].time) * SECOND, (EPOCH + b[-1].time + 1) * SECOND) for b in cut]
+    answers = run_scripted(
+        spark,
+        sql,
+        {"p": [table(b) for b in cut]},
+        ruler=FixedRates(drops={step.name: share for step in steps}),
+        spans={"p": spans},
+        settings=Settings(salt=salt),
+    )
+    plan = extend(Plan(), Catalog.from_sql(sql, Functions()))
+    points = {point.members[0]: (id_, point.drop) for id_, point in points_of(plan, "p").items()}
+    lost = 0
+    for step in steps:
+        rows = list(step.where.passed(items) if step.where is not None else items)
+        id_, drop = points[step.name]
+        part = min(share, drop.gap / (drop.gap + 1))
+        network = Network("p", (replace(step, where=None),))
+        reference = Drop(
+            "p",
+            (step.name,),
+            drop.size,
+            drop.slide,
+            drop.gap,
+            lambda batch, id_=id_, part=part: coin(salt, id_, batch) < part,
+        )
+
+        def complete(found: Sequence[Item], step: Step = step, rows: Sequence[Item] = rows) -> list[Item]:
+            return [i for i in found if i.time >= 0 and i.time + step.size <= len(rows)]
+
+        exact = complete(run(network, list(numbered(rows)))[step.name])
+        wanted = complete(run(network, list(numbered(rows)), [reference])[step.name])
+        found = [shown(answer) for answer in answers if answer.query == step.name]
+        # a window over rows begins with the time of its first row
+        times = [(rows[i.time].time, dict(i.values or {})) for i in wanted]
+        assert sorted(found) == given(step, times), step
+        missing = {i.time for i in exact} - {i.time for i in wanted}
+        assert longest_run(missing, step.slide) <= step.gap
+        lost += len(missing)
+    assert lost > 0

@@ -232,7 +232,7 @@ def small_results() -> dict[str, Any]:
         "window-fanout": {"points": dict.fromkeys(("shared", "split", "rdrop"), curve), "loads": [1.25, 3.0]},
         "window-size": {"tumbling": shares, "sliding": shares},
         "window-slide": {"excess25": shares, "excess50": {**shares, "rdrop": [(1, 0.5)]}},
-        "window-overhead": {"25.1": {"plain": rounds, "tested": rounds}},
+        "window-overhead": {"25.1": {"exact": rounds, "p=0": rounds, "tested": rounds}},
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slackwater.planners.ruling import Coming
 from slackwater.planners.terms import terms_of
 from slackwater.planners.window_needs import points_of
 from slackwater.planners.window_schedule import Extent, Schedule, extended
@@ -61,7 +62,7 @@ class Live(Machine):
             self.now = max(self.now, self.done + 1.0)
             low, high = round(self.done * SECOND), round(self.now * SECOND)
             rows = round(rate * (high - low) / SECOND)
-            leaving = self.governor.leave("p", self.plan, self.slots, points, rows)
+            leaving = self.governor.leave(Coming("p", self.plan, self.slots, rows), points)
             extents = [
                 Extent(
                     p,
@@ -77,7 +78,7 @@ class Live(Machine):
             self.schedule = extended(self.schedule, extents, self.salt)
             drops = WindowDrops(self.plan, "p", self.schedule)
             parts = drops.parts(self.slots, low, high)
-            ruling = self.governor.rule("p", self.plan, self.slots, rows, least=1.0, parts=parts)
+            ruling = self.governor.rule(Coming("p", self.plan, self.slots, rows, parts=parts))
             load = self.governor._load(self.governor.known("p", self.plan, self.slots), rows)
             load.__dict__["parts"] = parts
             times = {

@@ -61,6 +61,15 @@ def random_network(random: Random) -> Network:
     return Network(STREAM, steps(1, tuple(KEYS), 1))
 
 
+def random_rows_step(random: Random, name: str) -> Step:
+    """A query over windows of rows."""
+    slide = random.randint(1, 6)
+    keys = tuple(key for key in KEYS if random.random() < 0.4)
+    condition = _condition(random, tuple(KEYS)) if random.random() < 0.5 else None
+    size, gap = slide + random.choice((0, 0, 1, 3, 8)), random.randint(1, 5)
+    return Step(name, size, slide, keys, random.choice(tuple(FUNCTIONS)), condition, gap)
+
+
 def _condition(random: Random, columns: Sequence[str]) -> Condition:
     modulus = random.randint(2, 3)
     return Condition(random.choice((*columns, VALUE, VALUE)), modulus, random.randrange(modulus))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,82 +97,82 @@ def sampling_time(
     _reproduce("sampling-time", json, plot, plots.plot_time, measure)
 
 
-@reproduce.command()
-def sampling_burst(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
-    """A burst and a flood, live: batches keep to their interval, and answers are exact again afterwards."""
-    import slackwater.experiments.sampling_burst as module
-    from slackwater.experiments import plots
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment that needs nothing but Spark: where it is, and where its plot is drawn."""
 
-    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
-        found = module.sampling_burst(spark, folder, module.QUICK if quick else module.FULL, shown)
-        return found.figures, found.series
-
-    _reproduce("sampling-burst", json, plot, plots.plot_burst, measure)
+    name: str
+    help: str
+    module: str
+    plots: str
+    plot: str
 
 
-@reproduce.command()
-def window_pipeline(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
-    """Windows dropped behind, between and before nested aggregates: what is delivered, by load."""
-    import slackwater.experiments.window_pipeline as module
-    from slackwater.experiments import window_plots
-
-    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
-        found = module.window_pipeline(spark, folder, module.QUICK if quick else module.FULL, shown)
-        return found.figures, found.series
-
-    _reproduce("window-pipeline", json, plot, window_plots.plot_pipeline, measure)
-
-
-@reproduce.command()
-def window_fanout(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
-    """Windows of two queries on one stream, dropped together, apart, or behind their aggregates."""
-    import slackwater.experiments.window_fanout as module
-    from slackwater.experiments import window_plots
-
-    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
-        found = module.window_fanout(spark, folder, module.QUICK if quick else module.FULL, shown)
-        return found.figures, found.series
-
-    _reproduce("window-fanout", json, plot, window_plots.plot_fanout, measure)
-
-
-@reproduce.command()
-def window_size(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
-    """How many windows must be dropped at an excess of 25 %, by their size."""
-    import slackwater.experiments.window_parameters as module
-    from slackwater.experiments import window_plots
-
-    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
-        found = module.window_size(spark, folder, module.QUICK if quick else module.FULL, shown)
-        return found.figures, found.series
-
-    _reproduce("window-size", json, plot, window_plots.plot_size, measure)
-
-
-@reproduce.command()
-def window_slide(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
-    """How many windows must be dropped at excesses of 25 to 100 %, by their slide."""
-    import slackwater.experiments.window_parameters as module
-    from slackwater.experiments import window_plots
-
-    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
-        found = module.window_slide(spark, folder, module.QUICK if quick else module.FULL, shown)
-        return found.figures, found.series
-
-    _reproduce("window-slide", json, plot, window_plots.plot_slide, measure)
+PLAIN = (
+    Experiment(
+        "sampling-burst",
+        "A burst and a flood, live: batches keep to their interval, and answers are exact again afterwards.",
+        "sampling_burst",
+        "plots",
+        "plot_burst",
+    ),
+    Experiment(
+        "window-pipeline",
+        "Windows dropped behind, between and before nested aggregates: what is delivered, by load.",
+        "window_pipeline",
+        "window_plots",
+        "plot_pipeline",
+    ),
+    Experiment(
+        "window-fanout",
+        "Windows of two queries on one stream, dropped together, apart, or behind their aggregates.",
+        "window_fanout",
+        "window_plots",
+        "plot_fanout",
+    ),
+    Experiment(
+        "window-size",
+        "How many windows must be dropped at an excess of 25 %, by their size.",
+        "window_parameters",
+        "window_plots",
+        "plot_size",
+    ),
+    Experiment(
+        "window-slide",
+        "How many windows must be dropped at excesses of 25 to 100 %, by their slide.",
+        "window_parameters",
+        "window_plots",
+        "plot_slide",
+    ),
+    Experiment(
+        "window-overhead",
+        "What a window drop costs that leaves nothing out.",
+        "window_overhead",
+        "window_plots",
+        "plot_overhead",
+    ),
+)
 
 
-@reproduce.command()
-def window_overhead(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
-    """What it costs to test rows for being needed when nothing is dropped."""
-    import slackwater.experiments.window_overhead as module
-    from slackwater.experiments import window_plots
+def _command(experiment: Experiment) -> None:
+    """Add an experiment to the command line; it is imported when it is run, since that takes a while."""
 
-    def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
-        found = module.window_overhead(spark, folder, module.QUICK if quick else module.FULL, shown)
-        return found.figures, found.series
+    def command(json: Json = None, plot: Plot = None, quick: Quick = False) -> None:
+        module = import_module(f"slackwater.experiments.{experiment.module}")
+        plots = import_module(f"slackwater.experiments.{experiment.plots}")
+        run = getattr(module, experiment.name.replace("-", "_"))
 
-    _reproduce("window-overhead", json, plot, window_plots.plot_overhead, measure)
+        def measure(spark: SparkSession, folder: Path, shown: Progress) -> Measured:
+            found = run(spark, folder, module.QUICK if quick else module.FULL, shown)
+            return found.figures, found.series
+
+        _reproduce(experiment.name, json, plot, getattr(plots, experiment.plot), measure)
+
+    reproduce.command(experiment.name, help=experiment.help)(command)
+
+
+for _experiment in PLAIN:
+    _command(_experiment)
 
 
 if __name__ == "__main__":

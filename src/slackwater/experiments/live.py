@@ -15,9 +15,7 @@ from slackwater.benchmarks.workload import COLUMNS, STREAM
 from slackwater.experiments.bricks import BrickSource, Wall
 from slackwater.experiments.runs import Answers, Collector
 from slackwater.experiments.workload import Workload
-from slackwater.plan.slots import Slots
-from slackwater.plan.tables import Plan
-from slackwater.planners.ruling import NO_PARTS, Ruling
+from slackwater.planners.ruling import Coming, Ruling
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.shedding import Shed, Took
@@ -63,18 +61,9 @@ class Observed(Governor):
     batches: list[Batch] = field(default_factory=list)
     _decided: list[tuple[float, int, Ruling]] = field(default_factory=list)
 
-    def rule(
-        self,
-        stream: str,
-        plan: Plan,
-        slots: Slots,
-        size: int | None,
-        *,
-        least: float,
-        parts: Mapping[str, float] = NO_PARTS,
-    ) -> Ruling:
-        ruling = super().rule(stream, plan, slots, size, least=least, parts=parts)
-        self._decided.append((time.monotonic(), size or 0, ruling))
+    def rule(self, coming: Coming) -> Ruling:
+        ruling = super().rule(coming)
+        self._decided.append((time.monotonic(), coming.size or 0, ruling))
         return ruling
 
     def learn(self, stream: str, shed: Shed | None, took: Took) -> None:

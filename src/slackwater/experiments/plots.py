@@ -10,7 +10,7 @@ LABELS = {"input": "dropped at the input", "paper": "the paper's split", "ours":
 COLOURS = {"input": "tab:red", "paper": "tab:blue", "ours": "tab:green"}
 
 
-def _axes(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
+def axes_of(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
     import matplotlib
 
     matplotlib.use("svg")
@@ -20,7 +20,7 @@ def _axes(rows: int, columns: int, size: tuple[float, float], **options: Any) ->
     return plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def _save(figure: Any, path: Path) -> None:
 
 def plot_load(series: Mapping[str, Any], path: Path) -> None:
     """Figure 4: average and worst error against load, a panel for each workload."""
-    figure, axes = _axes(1, len(series), (9.6, 4))
+    figure, axes = axes_of(1, len(series), (9.6, 4))
     for place, (workload, curves) in zip(axes[0], series.items(), strict=True):
         for strategy, points in curves.items():
             load, average, worst = zip(*points, strict=True)
@@ -43,12 +43,12 @@ def plot_load(series: Mapping[str, Any], path: Path) -> None:
         place.set_ylabel("largest relative error of seven queries [%]")
         place.grid(visible=True, alpha=0.2)
         place.legend(fontsize="small")
-    _save(figure, path)
+    save(figure, path)
 
 
 def plot_time(series: Mapping[str, Any], path: Path) -> None:
     """Figure 5: error over time."""
-    figure, axes = _axes(1, 1, (8, 4))
+    figure, axes = axes_of(1, 1, (8, 4))
     place = axes[0][0]
     for strategy, errors in series["errors"].items():
         shown = [100 * e for e in errors]
@@ -58,12 +58,12 @@ def plot_time(series: Mapping[str, Any], path: Path) -> None:
     place.set_ylim(bottom=0)
     place.grid(visible=True, alpha=0.2)
     place.legend()
-    _save(figure, path)
+    save(figure, path)
 
 
 def plot_burst(series: Mapping[str, Any], path: Path) -> None:
     """Figure 6: rate, error and batch time through a burst, and through ten times the capacity with lags."""
-    figure, axes = _axes(3, 2, (10, 8), sharex="col")
+    figure, axes = axes_of(3, 2, (10, 8), sharex="col")
     for column, (part, title) in zip(
         axes.T, (("burst", "a burst"), ("flood", "ten times the capacity")), strict=True
     ):
@@ -90,4 +90,4 @@ def plot_burst(series: Mapping[str, Any], path: Path) -> None:
         for place in column:
             place.grid(visible=True, alpha=0.2)
             place.legend(fontsize="small")
-    _save(figure, path)
+    save(figure, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -14,10 +14,10 @@ import numpy.typing as npt
 from slackwater.benchmarks.workload import STREAM
 from slackwater.experiments.packets import Landed
 from slackwater.experiments.workload import Workload
-from slackwater.plan.slots import Slots, slots_of
+from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.planners.level import SplitName
-from slackwater.planners.ruling import NO_PARTS, Ruling
+from slackwater.planners.ruling import Coming, Ruling
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.json_values import double_column
@@ -53,17 +53,8 @@ class Watched(Governor):
     spent: list[float] = field(default_factory=list)
     """Executor seconds of each batch, by Spark's count."""
 
-    def rule(
-        self,
-        stream: str,
-        plan: Plan,
-        slots: Slots,
-        size: int | None,
-        *,
-        least: float,
-        parts: Mapping[str, float] = NO_PARTS,
-    ) -> Ruling:
-        ruling = super().rule(stream, plan, slots, size, least=1.0, parts=parts)
+    def rule(self, coming: Coming) -> Ruling:
+        ruling = super().rule(replace(coming, least=1.0))
         self.rulings.append(ruling)
         return ruling
 

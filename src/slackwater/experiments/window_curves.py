@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 import numpy as np
 
@@ -23,6 +24,11 @@ class Point:
     share: float
     delivered: float
     seconds: float
+
+
+def typical(seconds: Sequence[float]) -> float:
+    """What a round takes while little else is going on: the mean of the faster half."""
+    return mean(sorted(seconds)[: (len(seconds) + 1) // 2])
 
 
 def delivered_at(points: Sequence[Point], load: float) -> float:

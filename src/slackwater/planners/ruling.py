@@ -121,6 +121,25 @@ def _count_at_least(sizes: Sequence[int]) -> int:
     return math.ceil(BLOCKS_AT_LEAST * len(sizes) / worth) if worth else len(sizes)
 
 
+@dataclass(frozen=True)
+class Coming:
+    """A batch that is about to be taken, as far as it is known."""
+
+    stream: str
+    plan: Plan
+    slots: Slots
+    size: int | None
+    """How many rows it has, where that is known."""
+    least: float = 1.0
+    """The least part of it that can be read; 1 where the source is read whole or not."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Of slots whose windows may be left out: how much of the batch they need."""
+
+    @property
+    def name(self) -> str:
+        return self.stream.lower()
+
+
 class Ruler(Protocol):
     """Decides how much of each batch is kept."""
 
@@ -128,26 +147,11 @@ class Ruler(Protocol):
     def paced(self) -> bool:
         """It keeps batches to an interval; where they follow each other at once it has no say."""
 
-    def leave(
-        self, stream: str, plan: Plan, slots: Slots, points: Mapping[str, DropPoint], size: int | None
-    ) -> Leaving:
+    def leave(self, coming: Coming, points: Mapping[str, DropPoint]) -> Leaving:
         """How many of the windows are left out that are still to be decided."""
 
-    def rule(
-        self,
-        stream: str,
-        plan: Plan,
-        slots: Slots,
-        size: int | None,
-        *,
-        least: float,
-        parts: Mapping[str, float] = NO_PARTS,
-    ) -> Ruling:
-        """The ruling for the next batch of a stream; ``size`` is how many rows it has, where that is known.
-
-        ``least`` is the least part of the batch that can be read, 1 where the source is read whole or not.
-        ``parts`` say of slots whose windows may be left out how much of the batch they need.
-        """
+    def rule(self, coming: Coming) -> Ruling:
+        """The ruling for the next batch of a stream."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class FixedRates:
 
     >>> from slackwater.plan.slots import Slot
     >>> slots = Slots((Slot(((), "", None), ("a", "b"), True),))
-    >>> ruling = FixedRates({"a": 0.1, "b": 0.5}).rule("s", Plan(), slots, None, least=1.0, parts={})
+    >>> ruling = FixedRates({"a": 0.1, "b": 0.5}).rule(Coming("s", Plan(), slots, None))
     >>> list(ruling.thresholds.values())
     [0.5]
     """
@@ -171,9 +175,7 @@ class FixedRates:
     placing: Placing = "needed"
     always: bool = False
 
-    def leave(
-        self, stream: str, plan: Plan, slots: Slots, points: Mapping[str, DropPoint], size: int | None
-    ) -> Leaving:
+    def leave(self, coming: Coming, points: Mapping[str, DropPoint]) -> Leaving:
         """Shares as given, as far as the gap allows."""
         shares = {
             id_: min(min(self.drops.get(n, 0.0) for n in p.members), p.drop.gap / (p.drop.gap + 1))
@@ -181,18 +183,10 @@ class FixedRates:
         }
         return Leaving(shares, self.shut, self.placing, self.always)
 
-    def rule(
-        self,
-        stream: str,
-        plan: Plan,
-        slots: Slots,
-        size: int | None,
-        *,
-        least: float,
-        parts: Mapping[str, float] = NO_PARTS,
-    ) -> Ruling:
+    def rule(self, coming: Coming) -> Ruling:
         """Rates as given; the queries of a slot share the largest."""
-        rates = {slot.id: max(self.rates.get(name, 1.0) for name in slot.steps) for slot in slots.sheddable}
+        sheddable = coming.slots.sheddable
+        rates = {slot.id: max(self.rates.get(name, 1.0) for name in slot.steps) for slot in sheddable}
         below = {slot: rate for slot, rate in rates.items() if rate < 1.0}
-        share = self.share if least < 1.0 else 1.0
+        share = self.share if coming.least < 1.0 else 1.0
         return Ruling(below, 1.0, share=share, calibrated=self.calibrated)

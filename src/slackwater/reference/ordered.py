@@ -65,6 +65,19 @@ class Condition:
                 yield Item(item.time, None, item.marks)
 
 
+def numbered(items: Iterable[Item]) -> Iterator[Item]:
+    """The items with their numbers for times: windows over rows are windows over these.
+
+    Marks and fakes come after it: nothing may be dropped before all have been counted.
+
+    >>> [item.time for item in numbered([Item(7, {"v": 1}), Item(7, {"v": 2}), Item(9, {"v": 3})])]
+    [0, 1, 2]
+    """
+    for number, item in enumerate(items):
+        assert item.values is not None
+        yield Item(number, item.values)
+
+
 State = tuple[int, ...]
 
 

@@ -17,7 +17,7 @@ from slackwater.plan.slots import Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
-from slackwater.planners.ruling import NO_PARTS, Leaving, Ruling
+from slackwater.planners.ruling import Coming, Leaving, Ruling
 from slackwater.planners.sampling import Objective, Rates, plan_rates, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
 from slackwater.planners.terms import StreamLoad, must_take, reading_seconds, terms_of
@@ -136,6 +136,10 @@ class Governor:
             self._streams[name] = found = fresh
         return found
 
+    def known_of(self, coming: Coming) -> Statistician:
+        """What is known of the stream of a batch."""
+        return self.known(coming.stream, coming.plan, coming.slots)
+
     def to_json(self) -> dict[str, Any]:
         """What has been learnt, for a run that goes on from this one."""
         streams = self._kept | {name: known.to_json() for name, known in self._streams.items()}
@@ -152,19 +156,17 @@ class Governor:
         self._streams = dict(other._streams)
         return self
 
-    def leave(
-        self, stream: str, plan: Plan, slots: Slots, points: Mapping[str, DropPoint], size: int | None
-    ) -> Leaving:
+    def leave(self, coming: Coming, points: Mapping[str, DropPoint]) -> Leaving:
         """How many windows are left out from now on: those that the least level leaves out on average.
 
         A window that has begun is finished, whatever comes: only those are decided that are still to begin.
         """
-        name = stream.lower()
-        known = self.known(stream, plan, slots)
-        leaving = self.leaving(stream)
-        came = float(size) if size is not None else known.size
+        name = coming.name
+        known = self.known_of(coming)
+        leaving = self.leaving(name)
+        came = known.size if coming.size is None else float(coming.size)
         load = self._load(known, leaving.usual(came, self.pace.interval) if self.multiple is None else came)
-        load = replace(load, windows=leaving.demands(plan, slots, points))
+        load = replace(load, windows=leaving.demands(coming.plan, coming.slots, points))
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         whole += sum(w.after for w in load.windows)
@@ -183,22 +185,13 @@ class Governor:
         leaving.shares = dict(found.shares)
         return found
 
-    def rule(
-        self,
-        stream: str,
-        plan: Plan,
-        slots: Slots,
-        size: int | None,
-        *,
-        least: float,
-        parts: Mapping[str, float] = NO_PARTS,
-    ) -> Ruling:
+    def rule(self, coming: Coming) -> Ruling:
         """The least level at which the batch keeps to its time."""
-        name = stream.lower()
+        name, slots, least = coming.name, coming.slots, coming.least
         turn = self._turns[name] = self._turns.get(name, -1) + 1
-        known = self.known(stream, plan, slots)
-        load = self._load(known, float(size) if size is not None else known.size)
-        load = replace(load, parts=parts)
+        known = self.known_of(coming)
+        load = self._load(known, known.size if coming.size is None else float(coming.size))
+        load = replace(load, parts=coming.parts)
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         mine_fixed = must_take(load, least)

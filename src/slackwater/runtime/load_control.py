@@ -11,7 +11,7 @@ from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
-from slackwater.planners.ruling import NO_PARTS, Leaving, Ruler, Ruling, choose_blocks, least_share
+from slackwater.planners.ruling import NO_PARTS, Coming, Leaving, Ruler, Ruling, choose_blocks, least_share
 from slackwater.planners.window_needs import need_bits, points_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.planners.window_schedule import Extent, Schedule, extended
@@ -107,7 +107,8 @@ class LoadControl:
         assert ruler is not None
         size = source.size(decision.offsets, before)
         plan = self._plan_of(decision.version)
-        leaving = ruler.leave(decision.stream, plan, slots, points, size) if points else Leaving()
+        coming = Coming(decision.stream, plan, slots, size)
+        leaving = ruler.leave(coming, points) if points else Leaving()
         schedule = self._scheduled(decision, state, leaving, size)
         parts = self.parts(decision, state, schedule)
         parses = plan.catalog.streams[decision.stream.lower()].payload is not None
@@ -117,7 +118,7 @@ class LoadControl:
         timed = decision.offsets.get("from") is not None and decision.offsets.get("to") is not None
         whole = all(slot.sheddable or (timed and parts.get(slot.id) == 0.0) for slot in slots.all)
         there = source.blocks(decision.offsets, before) if source.skips and whole and slots.sheddable else []
-        ruling = ruler.rule(decision.stream, plan, slots, size, least=least_share(there), parts=parts)
+        ruling = ruler.rule(replace(coming, least=least_share(there), parts=parts))
         blocks, share = choose_blocks(there, ruling.share, f"{self._salt}/{decision.turn}")
         return replace(
             decision,

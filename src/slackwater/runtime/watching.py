@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from slackwater.plan.slots import Slots
-from slackwater.plan.tables import Plan
-from slackwater.planners.ruling import NO_PARTS, Ruling
+from slackwater.planners.ruling import Coming, Ruling
 from slackwater.runtime.governor import Governor
 
 
@@ -24,20 +21,10 @@ class Observer(Governor):
     def measures_all(self) -> bool:
         return True
 
-    def rule(
-        self,
-        stream: str,
-        plan: Plan,
-        slots: Slots,
-        size: int | None,
-        *,
-        least: float,
-        parts: Mapping[str, float] = NO_PARTS,
-    ) -> Ruling:
+    def rule(self, coming: Coming) -> Ruling:
         """The batch whole, and measured."""
-        name = stream.lower()
-        self._turns[name] = self._turns.get(name, -1) + 1
-        self.known(stream, plan, slots)
+        self._turns[coming.name] = self._turns.get(coming.name, -1) + 1
+        self.known_of(coming)
         return Ruling(measured=True)
 
 
@@ -45,18 +32,9 @@ class Observer(Governor):
 class Watcher(Observer):
     """Sheds as the governor does, and measures every batch: what `explain --live` shows."""
 
-    def rule(
-        self,
-        stream: str,
-        plan: Plan,
-        slots: Slots,
-        size: int | None,
-        *,
-        least: float,
-        parts: Mapping[str, float] = NO_PARTS,
-    ) -> Ruling:
+    def rule(self, coming: Coming) -> Ruling:
         """As the governor rules; a stream that is read as fast as it goes has no interval to keep to."""
-        if self.unpaced.get(stream.lower(), False) or not slots.sheddable:
-            return super().rule(stream, plan, slots, size, least=least, parts=parts)
-        ruling = Governor.rule(self, stream, plan, slots, size, least=least, parts=parts)
+        if self.unpaced.get(coming.name, False) or not coming.slots.sheddable:
+            return super().rule(coming)
+        ruling = Governor.rule(self, coming)
         return replace(ruling, measured=True)
