@@ -208,6 +208,14 @@ def test_a_folder_that_is_no_state_is_never_deleted(office: Path, fresh: bool) -
 # --- real runs -------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """``run`` sets a handler for SIGTERM; here it runs inside the tests."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 class Command:
     """``slackwater run``, as a process of its own that takes all it started with it."""
 
@@ -272,30 +280,23 @@ def test_answers_can_be_piped(office: Path) -> None:
     assert last["batch"] > 3, "small batches were asked for"
 
 
-def test_a_killed_run_goes_on_and_a_finished_one_starts_over(office: Path) -> None:
+def test_a_killed_run_goes_on_and_a_finished_one_starts_over(spark: Any, office: Path, sigterm: None) -> None:
     state, out = office / "mine", office / "out.jsonl"
     arguments = ("office.sql", "--answers", "out.jsonl", "--state", "mine", *SMALL)
     with Command(office, *arguments) as command:
         command.kill_when(lambda: len(commits(state)) > 2 and out.stat().st_size > 0)
     assert not (state / "finished").exists()
     assert not json.loads(commits(state)[-1].read_text())["streams"]["p"]["ended"], "killed on its way"
-    with Command(office, *arguments) as command:
-        said, _ = command.finish()
-    assert "going on from the state in mine" in said
+    # only the kill needs a process of its own
+    said = runner.invoke(app, ["run", *arguments])
+    assert said.exit_code == 0, said.output
+    assert "going on from the state in mine" in said.stdout
     resumed = answers_in(out.read_text())
-    with Command(office, *arguments) as command:
-        said, _ = command.finish()
-    assert "going on" not in said, "what has ended starts over"
+    said = runner.invoke(app, ["run", *arguments])
+    assert said.exit_code == 0, said.output
+    assert "going on" not in said.stdout, "what has ended starts over"
     assert answers_in(out.read_text()) == resumed, "an uninterrupted run gives the same answers"
     assert len(resumed) == len(evaluate(STREAM + QUERIES, {"p": [ROWS]}))
-
-
-@pytest.fixture
-def sigterm() -> Iterator[None]:
-    """``run`` sets a handler for SIGTERM; here it runs inside the tests."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def test_a_stream_that_cannot_be_read_ends_the_run_with_one_error(

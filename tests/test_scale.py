@@ -92,7 +92,7 @@ def test_groups_by_the_hundred_thousand_stay_in_spark(spark: Any, monkeypatch: p
     assert max(collected) < 1000, "the driver has seen counts, not groups"
 
 
-BATCHES, ROWS, STEP_MS = 60, 20, 250
+BATCHES, ROWS, STEP_MS = 40, 20, 250
 
 
 def small_batch(index: int) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def test_a_long_run_keeps_its_state_small(
     assert files_below(root / "versions") == 1
     tables_in_log = len({t for step in session.plan.steps.values() for t in step.tables})
     assert max(files) <= (log.FILES_AT_MOST + 1) * tables_in_log
-    assert max(files[40:]) <= max(files[:20]) + log.FILES_AT_MOST, "as many at the end as at the start"
+    assert max(files[26:]) <= max(files[:14]) + log.FILES_AT_MOST, "as many at the end as at the start"
     assert max(groups) <= 200, "hosts that are gone are forgotten"
     largest = max(f.stat().st_size for f in (root / "commits").iterdir())
     assert largest < 50_000
