@@ -15,6 +15,7 @@ import pytest
 from slackwater import UserAggregate
 from slackwater.planners.ruling import FixedRates
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.governor import Governor
 from slackwater.runtime.session import Settings
 from slackwater.runtime.testing import (
     Killed,
@@ -346,3 +347,25 @@ def test_windows_with_an_offset_and_more_needs_than_bits(spark):
     check(exact, found, "shifted", 2, 4)
     for n in range(66):
         check(exact, found, f"q{n}", 4, 2)
+
+
+def test_a_governor_leaves_out_what_is_too_much_and_delivers_the_rest_exactly(spark, exact_kinds):
+    governor = Governor(lambda: 1e9, 2, multiple=1.5)
+    found = run_scripted(
+        spark, STREAM + KINDS, {"p": ROWS}, ruler=governor, spans={"p": SPANS}, aggregates=AGGREGATES
+    )
+    # times decide on the shares, and a query may be too much whatever is left out of it: then it says so
+    shut = {a.query for a in found if a.how == "suspended"}
+    by_place = {place(a): a for a in found if a.how != "suspended"}
+    assert {a.how for a in by_place.values()} <= {"exact", "subset"}
+    missing = 0
+    for query, (slide, gap) in SLIDES.items():
+        true = [a for a in exact_kinds.values() if a.query == query]
+        got = {p: a for p, a in by_place.items() if a.query == query}
+        for at, answer in got.items():
+            assert answer.value == pytest.approx(exact_kinds[at].value, rel=1e-12)
+            assert answer.rows == exact_kinds[at].rows
+        assert query in shut or longest_missing(true, got, slide) <= gap
+        missing += len(true) - len(got)
+    assert by_place
+    assert missing, "there is more work than capacity"

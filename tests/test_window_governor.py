@@ -51,6 +51,8 @@ class Live(Machine):
     done: float = 0.0
     schedule: Schedule = field(default_factory=Schedule)
     salt: int = 1
+    told: bool = True
+    """Whether it is known how many rows come."""
     lags: list[float] = field(default_factory=list)
     levels: list[float] = field(default_factory=list)
 
@@ -62,7 +64,8 @@ class Live(Machine):
             self.now = max(self.now, self.done + 1.0)
             low, high = round(self.done * SECOND), round(self.now * SECOND)
             rows = round(rate * (high - low) / SECOND)
-            leaving = self.governor.leave(Coming("p", self.plan, self.slots, rows), points)
+            told = rows if self.told else None
+            leaving = self.governor.leave(Coming("p", self.plan, self.slots, told), points)
             extents = [
                 Extent(
                     p,
@@ -78,7 +81,7 @@ class Live(Machine):
             self.schedule = extended(self.schedule, extents, self.salt)
             drops = WindowDrops(self.plan, "p", self.schedule)
             parts = drops.parts(self.slots, low, high)
-            ruling = self.governor.rule(Coming("p", self.plan, self.slots, rows, parts=parts))
+            ruling = self.governor.rule(Coming("p", self.plan, self.slots, told, parts=parts))
             load = self.governor._load(self.governor.known("p", self.plan, self.slots), rows)
             load.__dict__["parts"] = parts
             times = {
@@ -94,7 +97,8 @@ class Live(Machine):
             self.levels.append(max(ruling.level, leaving.level))
 
     def delivered(self, low: float, high: float, slide: int = 1) -> float:
-        out = self.schedule.queries["sub"].out
+        schedule = self.schedule.queries["sub"]
+        out = (*schedule.out, *schedule.shut)
         starts = range(round(low), round(high), slide)
         gone = [s for s in starts if any(a <= s * SECOND < b for a, b in out)]
         return 1 - len(gone) / len(starts)
@@ -123,6 +127,17 @@ def test_a_burst_is_kept_up_with_and_over_all_is_exact_again(times: float, salt:
     assert machine.delivered(after + 5, machine.done) == 1.0
 
 
+@pytest.mark.parametrize("times", [1.5, 3.0, 6.0])
+def test_a_source_that_does_not_tell_its_size_is_kept_up_with_too(times: float):
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10), told=False)
+    fits = capacity(machine)
+    machine.live(0.5 * fits, 30)
+    begun = machine.now
+    machine.live(times * fits, 120)
+    assert max(machine.lags[-50:]) < 2 * times
+    assert machine.delivered(begun + 40, machine.done) == pytest.approx(1 / times, rel=0.3)
+
+
 @pytest.mark.parametrize("salt", [1, 2, 3, 4])
 def test_sliding_windows_are_left_out_in_runs_that_save_rows(salt: int):
     machine = Live(STREAM + SUB.format(size=10, slide=1, gap=60), salt=salt)
@@ -131,6 +146,49 @@ def test_sliding_windows_are_left_out_in_runs_that_save_rows(salt: int):
     machine.live(2.0 * fits, 300)
     assert max(machine.lags[-50:]) < 20, "about 25 windows are kept in a row"
     assert 0.2 < machine.delivered(120, machine.done) < 0.55
+
+
+@pytest.mark.parametrize(("gap", "times"), [(1, 3.0), (1, 10.0), (10, 20.0)])
+def test_a_query_whose_gap_asks_for_too_much_is_shut_and_the_run_keeps_up(gap: int, times: float):
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=gap))
+    fits = capacity(machine)
+    machine.live(0.5 * fits, 30)
+    machine.live(times * fits, 120)
+    late = [lag > 1.0 for lag in machine.lags[-60:]]
+    assert sum(late) <= 6, "now and then it is tried again"
+    assert max(machine.lags[-60:]) < 2.5 * times
+    assert machine.schedule.queries["sub"].shut, "its answers say so"
+    after = machine.done
+    machine.live(0.5 * fits, 40)
+    assert machine.delivered(after + 5, machine.done) == 1.0
+
+
+@pytest.mark.parametrize("times", [1.5, 3.0, 6.0])
+def test_a_query_whose_gap_allows_enough_is_not_shut(times: float):
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10))
+    fits = capacity(machine)
+    machine.live(0.5 * fits, 30)
+    machine.live(times * fits, 120)
+    assert not machine.schedule.queries["sub"].shut
+
+
+@pytest.mark.parametrize("times", [2.0, 4.0])
+def test_drops_that_cannot_be_one_leave_out_the_same_windows(times: float):
+    grouped = SUB.replace("QUERY sub AS SELECT", "QUERY by_src AS SELECT src,").replace(
+        "GROUP BY window", "GROUP BY src, window"
+    )
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10) + grouped.format(size=1, slide=1, gap=10))
+    fits = capacity(machine)
+    machine.live(0.5 * fits, 30)
+    begun = machine.done
+    machine.live(times * fits, 120)
+    out = [machine.schedule.queries[name].out for name in ("sub", "by_src")]
+    late = [
+        {s for s in range(round(begun) + 20, round(machine.done)) if any(a <= s * SECOND < b for a, b in o)}
+        for o in out
+    ]
+    assert late[0]
+    assert late[0] == late[1]
 
 
 def test_sampled_queries_beside_it_give_way_while_a_window_is_kept():

@@ -90,11 +90,12 @@ def test_windows_spread_evenly_keep_to_share_gap_and_runs(gap: int, share: float
     assert max(b - a - 1 for a, b in pairwise(gone)) <= fewest + 2, "no more are kept in a row than must be"
 
 
-def test_a_share_that_changes_is_kept_to_on_average():
+@pytest.mark.parametrize(("gap", "least"), [(10, 1), (10, 4), (60, 39)])
+def test_a_share_that_changes_is_kept_to_on_average(gap: int, least: int):
     state, out = Run(0), 0
     shares = [0.3, 0.9, 0.5, 0.75] * 500
     for number, share in enumerate(shares, 1):
-        more, state = spread(state, 10, share, 1, 5 * number, lambda unit: 0.5)
+        more, state = spread(state, gap, share, least, 5 * number, lambda unit: 0.5)
         out += len(more)
     assert out / (5 * len(shares)) == pytest.approx(sum(shares) / len(shares), abs=0.01)
 

@@ -45,7 +45,7 @@ class Leaving:
     level: float = 0.0
     """The loss level that the shares come from."""
     runs: Mapping[str, int] = field(default_factory=dict)
-    """By drop: how many windows a coin decides on, where that is less than its gap."""
+    """By drop: how many windows in a row are left out at least, where they are spread evenly."""
 
 
 NO_PARTS: Mapping[str, float] = MappingProxyType({})

@@ -18,15 +18,15 @@ STRIDES = (
     0xCA91D722A3D0A666,
 )
 """Fractions of the golden ratio and others that no ratio of small numbers comes near, in units of 2⁻⁶⁴."""
-UNITS_AT_MOST = 50_000
-"""Decided at a time: a stream that jumps further has windows between that nobody has seen."""
+UNITS_AT_MOST = 200_000
+"""Decided at a time; those before are kept: a stream that jumps further has windows that nobody has seen."""
 
 
 def coin(salt: int, point: str, batch: int) -> float:
     """A number from 0 up to 1 for each batch of windows: the same whenever it is asked for.
 
     Guarantee: each is as likely as any other over salts, and those of any stretch of batches are spread
-    evenly, so that many windows in a row are seldom kept: while they are, batches pile up. Variant: multiples
+    evenly, so that a share is kept to within few batches: experiments have some dozens. Variant: multiples
     of a quadratic irrational from a random start, of another one for another drop, or two would leave out the
     same windows more or less often. Reference: Weyl's sequence; the paper tosses independent coins.
 
@@ -129,6 +129,6 @@ def spread(
         else:
             missing = 0
         # what the gap does not allow is not owed for ever
-        owed = min(owed, enough)
+        owed = min(owed, max(enough, least))
         unit += 1
     return out, Run(unit, missing, owed)

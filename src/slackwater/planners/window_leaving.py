@@ -22,13 +22,9 @@ class Asked:
     objective: Objective = "minimax"
 
 
-def least_needed(load: StreamLoad) -> float:
-    """Executor seconds of a batch from which all windows are left out that may be, and all rows dropped."""
-    least = {
-        slot: 1 - min(w.gains[slot] * w.most for w in load.windows if slot in w.gains)
-        for slot in load.left_out
-    }
-    return must_take(replace(load, parts=least), 1.0)
+def must_take_all_shut(load: StreamLoad) -> float:
+    """Executor seconds of a batch that no window needs a row of, and all of whose samples are empty."""
+    return must_take(replace(load, parts=dict.fromkeys(load.left_out, 0.0)), 1.0)
 
 
 def plan_leaving(
@@ -38,11 +34,13 @@ def plan_leaving(
     points: Mapping[str, DropPoint],
     asked: Asked,
     factor: float = 1.0,
-) -> Leaving:
+    lost_before: frozenset[str] | None = None,
+) -> tuple[Leaving, frozenset[str]]:
     """The least level at which the average batch fits ``factor`` of the capacity, and what it leaves out.
 
-    A query is shut for what is known of its load, not because the last batches took longer: where only the
-    factor asks for it, the most is left out that its gap allows.
+    The drops that cannot be had even so are told too, and their queries are shut: for what is known of their
+    load, not because the last batches took longer, and only if the plan before (``lost_before``) had given
+    them up too. Otherwise the most is left out that their gap allows.
     """
 
     def planned(within: float) -> tuple[Mapping[str, float], frozenset[str], float]:
@@ -54,9 +52,11 @@ def plan_leaving(
 
     missing, lost, level = planned(factor * capacity)
     if lost and factor < 1.0:
-        missing, lost, level = planned(capacity)
+        missing, lost, _ = planned(capacity)
         missing = {**missing} | {w.point: w.most for w in load.windows if w.point not in lost}
-    shares = {id_: share for id_, share in missing.items() if id_ not in lost}
-    shut = frozenset(name for id_ in lost for name in points[id_].members)
+    shut = lost if lost_before is None else lost & lost_before
+    most = {w.point: w.most for w in load.windows}
+    shares = {id_: min(share, most[id_]) for id_, share in missing.items() if id_ not in shut}
+    names = frozenset(name for id_ in shut for name in points[id_].members)
     runs = {id_: least_run(points[id_].drop) for id_ in shares}
-    return Leaving(shares, shut, level=level, runs=runs)
+    return Leaving(shares, names, level=level, runs=runs), lost

@@ -7,6 +7,7 @@ It is counted on the schedule itself, not by the paper's formulas, which are her
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -22,6 +23,8 @@ from slackwater.planners.window_schedule import QuerySchedule, Range, Schedule, 
 
 COUNTED = 200
 """Batches of windows that a gain is counted on."""
+NEARLY = 0.9
+"""Of the rows that the longest run of left-out windows saves, what a shorter one must save."""
 NOT_QUITE = 0.98
 """Of the largest share: there what is owed would never be paid back."""
 
@@ -85,12 +88,12 @@ def least_run(drop: DropWindow) -> int:
     (1, 39, 5)
     """
 
-    def gain(run: int) -> float:
-        return ((run + 1) * drop.slide - drop.size) / (run * drop.slide)
-
-    if gain(drop.gap) <= 0:
+    # of a run of n windows the part 1 - overlap/n of the rows is needed by none that is kept
+    overlap = max(0.0, drop.size / drop.slide - 1)
+    most = 1 - overlap / drop.gap
+    if most <= 0:
         return drop.gap
-    return next(run for run in range(1, drop.gap + 1) if gain(run) >= 0.9 * gain(drop.gap))
+    return min(drop.gap, max(1, math.ceil(overlap / (1 - NEARLY * most) - 1e-9)))
 
 
 def gains_of(plan: Plan, slots: Slots, points: Mapping[str, DropPoint]) -> dict[str, dict[str, float]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from slackwater.plan.panes import BEFORE_ALL
@@ -126,11 +127,13 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
             run = Run(first, drop.gap if known else 0)
         to = max(run.unit, -(-extent.high // drop.slide))
         begin, end = run.unit * drop.slide, to * drop.slide
-        coins = _coins(salt, extent.id)
         if extent.run is None:
-            units, runs[extent.id] = decide(run, drop.gap, extent.share, to, coins)
+            units, runs[extent.id] = decide(run, drop.gap, extent.share, to, _coins(salt, extent.id))
         else:
-            units, runs[extent.id] = spread(run, drop.gap, extent.share, extent.run, to, coins)
+            # all drops start alike, so that they leave out the same windows: a row that one of them needs is
+            # there for all
+            start = partial(_start, salt, drop.slide)
+            units, runs[extent.id] = spread(run, drop.gap, extent.share, extent.run, to, start)
         out = list(_ranges(units, drop.slide))
         if extent.point.kind == "time" and (units or extent.shut):
             # a row may be needed by a window that starts later, or a nested one, and by none of those here
@@ -145,6 +148,10 @@ def extended(schedule: Schedule, extents: Sequence[Extent], salt: int) -> Schedu
                 _thinned(before.thinned, begin, end, 0.0 if shut else extent.share),
             )
     return replace(schedule, queries=queries, runs=runs, dropped_to=dropped_to)
+
+
+def _start(salt: int, slide: int, unit: int) -> float:
+    return coin(salt, "", unit * slide)
 
 
 def _coins(salt: int, point: str) -> Callable[[int], float]:

@@ -21,7 +21,7 @@ from slackwater.planners.ruling import Coming, Leaving, Ruling
 from slackwater.planners.sampling import Objective, Rates, plan_rates, worst_loss
 from slackwater.planners.steady import in_classes, steadied, together
 from slackwater.planners.terms import StreamLoad, must_take, reading_seconds, terms_of
-from slackwater.planners.window_leaving import Asked, least_needed, plan_leaving
+from slackwater.planners.window_leaving import Asked, must_take_all_shut, plan_leaving
 from slackwater.planners.window_rules import DropPoint
 from slackwater.runtime.pace import Aim, Pace
 from slackwater.runtime.shedding import Shed, Took
@@ -165,7 +165,9 @@ class Governor:
         known = self.known_of(coming)
         leaving = self.leaving(name)
         came = known.size if coming.size is None else float(coming.size)
-        load = self._load(known, leaving.usual(came, self.pace.interval) if self.multiple is None else came)
+        if self.multiple is None:
+            came = leaving.usual(came, self.pace.interval, told=coming.size is not None)
+        load = self._load(known, came)
         load = replace(load, windows=leaving.demands(coming.plan, coming.slots, points))
         others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
@@ -174,14 +176,19 @@ class Governor:
         leaving.shares = {}
         if self.multiple is not None:
             capacity = self._part(load, whole)
-            found = plan_leaving(load, others, capacity, points, asked) if whole > capacity else Leaving()
+            if whole <= capacity:
+                return Leaving()
+            found, leaving.lost = plan_leaving(load, others, capacity, points, asked)
         else:
-            fixed = least_needed(load) + sum(must_take(x, 1.0) for x in others)
+            fixed = must_take_all_shut(load) + sum(must_take(x, 1.0) for x in others)
             capacity = self.pace.enough(fixed, 1 + len(others))
             fits = whole <= leaving.factor * capacity or self._fits(name, load, others, fixed)
             if fits or known.batches < SETTLED_WINDOWS:
+                leaving.lost = frozenset()
                 return Leaving()
-            found = plan_leaving(load, others, capacity, points, asked, leaving.factor)
+            found, leaving.lost = plan_leaving(
+                load, others, capacity, points, asked, leaving.factor, leaving.lost
+            )
         leaving.shares = dict(found.shares)
         return found
 
@@ -341,7 +348,9 @@ class Governor:
         known.arrived(took.arrived, took.stretch)
         # a batch that took too long and was not meant to: what it costs must be looked at
         self._overran = self._overran | {name} if took.wall > self.budget() else self._overran - {name}
+        leaving = self._leaving.get(name)
         whole = shed is None or not (shed.drawn or any(part < 1.0 for part in shed.parts.values()))
+        whole = whole and not (leaving is not None and leaving.leaves_out)
         if whole and self._turns.get(name, 0) >= WARMING and took.arrived:
             rows, wall = self._whole.get(name, (float(took.arrived), took.wall))
             self._whole[name] = ((rows + took.arrived) / 2, (wall + took.wall) / 2)
@@ -357,8 +366,8 @@ class Governor:
             else:
                 step = known.plan.reader_of(table)
                 later[step] = later.get(step, 0.0) + seconds
-        if name in self._leaving:
-            self._leaving[name].learn(known.plan, later, took, self.pace)
+        if leaving is not None:
+            leaving.learn(known.plan, later, took, self.pace)
         if self.fitting:
             known.fit()
             if known.batches in CALIBRATED_AFTER:

@@ -14,9 +14,9 @@ from slackwater.runtime.pace import Pace
 from slackwater.runtime.shedding import Took
 
 REMEMBERED = 10
-"""Batches over which times are averaged, at least."""
+"""Batches that feedback takes to set in fully, at least."""
 CYCLES = 3
-"""Times that a drop's gap goes by while they are averaged: a kept window is followed by left-out ones."""
+"""Times that a drop's gap goes by meanwhile: a kept window is followed by left-out ones."""
 LEAST_KEPT = 0.1
 """What is left of windows tells what all of them would cost, if it is at least so much."""
 GAIN = 0.5
@@ -35,7 +35,7 @@ class WindowLeaving:
     """One stream's window drops. Their effect is seen over several windows, not in the next batch.
 
     While a window is kept, all its rows are taken and batches may take longer than they should; those of
-    windows that are left out make up for it. So what is corrected is the average over many batches.
+    windows that are left out make up for it. So it is corrected by what adds up over many batches.
     """
 
     shares: dict[str, float] = field(default_factory=dict)
@@ -46,6 +46,10 @@ class WindowLeaving:
     """Of the capacity, how much is planned for."""
     wall: float = 0.0
     """Seconds of the last batch."""
+    before: float = 0.0
+    """Seconds of the one before it."""
+    lost: frozenset[str] = frozenset()
+    """Drops that the last plan had no capacity for at all."""
     stretch: float = 1.0
     """Seconds of event time in a batch, on average."""
     _for: Plan | None = None
@@ -58,16 +62,22 @@ class WindowLeaving:
             self._for, self._points, self._gains = plan, points, gains_of(plan, slots, points)
         return window_demands(plan, points, self._gains, self.after)
 
-    def usual(self, size: float, interval: float) -> float:
+    @property
+    def leaves_out(self) -> bool:
+        """Whether windows are being left out, or queries given up."""
+        return bool(self.lost) or any(self.shares.values())
+
+    def usual(self, size: float, interval: float, *, told: bool) -> float:
         """The rows of a batch if the one before had kept to its interval: more have come while it did not.
 
-        Windows are decided for longer than a batch, and mostly right after others have been kept.
+        Windows are decided for longer than a batch, and mostly right after others have been kept. Where
+        nobody is ``told`` how many rows come, the size is that of the last batch.
         """
-        return size * interval / max(interval, self.wall)
+        return size * interval / max(interval, self.wall if told else self.before)
 
     @property
     def memory(self) -> float:
-        """Batches over which times are averaged."""
+        """Batches that feedback takes to set in fully; costs of later steps are averaged over as many."""
         longest = max((p.drop.slide * (p.drop.gap + 1) / 1e6 for p in self._points.values()), default=0.0)
         return max(REMEMBERED, CYCLES * longest / max(self.stretch, 1e-3))
 
@@ -84,7 +94,8 @@ class WindowLeaving:
             known = self.after.get(id_)
             whole = mine / kept
             self.after[id_] = whole if known is None else known + new * (whole - known)
-        meant, self.wall = pace.utilisation * max(pace.interval, self.wall), took.wall
+        meant = pace.utilisation * max(pace.interval, self.wall)
+        self.before, self.wall = self.wall, took.wall
         if any(self.shares.values()):
             over = (took.wall - meant) / (pace.utilisation * pace.interval)
             self.factor = min(MOST, max(LEAST, self.factor * math.exp(-GAIN * new * over)))

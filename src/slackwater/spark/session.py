@@ -126,14 +126,16 @@ def own_session(session: SparkSession) -> SparkSession:
 
 
 @contextmanager
-def passing_session(name: str, log: Path) -> Iterator[SparkSession]:
+def passing_session(
+    name: str, log: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """The session that runs in this process already, or one that is stopped afterwards."""
     present = SparkSession.getActiveSession()
     if present is not None:
         yield present
         return
     with stderr_to(log):
-        session = build_session(name)
+        session = build_session(name, settings=settings)
     try:
         yield session
     finally:

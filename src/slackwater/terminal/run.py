@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from slackwater.runtime.journal import check_root
 from slackwater.runtime.recording import check_recording_folder
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
-from slackwater.spark.session import build_session, stderr_to
+from slackwater.spark.session import passing_session
 from slackwater.terminal.view import LiveView, summary
 
 
@@ -50,26 +51,27 @@ def run_file(
         sinks.append(TerminalSink(console))
     if root.exists() and not fresh and _committed(root):
         talk.print(f"going on from the state in {root} (--fresh starts over)")
-    with talk.status("starting Spark …"), stderr_to(root.parent / f"{root.name}.spark.log"):
-        spark = build_session(f"slackwater {file}", settings=spark_settings)
-    session = Session(spark, root, Settings(**settings))
-    register(session)
-    for explained in session.sql(text, file=file):
-        talk.print(explained, highlight=False, soft_wrap=True, markup=False)
-    try:
-        with talk.status("opening streams and tables …"):
-            session.start(*sinks, fresh=fresh, record=record)
-        if session.not_run:
-            talk.print(f"not run by this version: {', '.join(session.not_run)}, which read LATEST(…)")
-        ended = _watch(session, console, live, seconds)
-        if ended:
-            _mark_finished(root, answers)
-    except KeyboardInterrupt:
-        talk.print("stopping after this batch …")
-    finally:
-        session.stop()
-    talk.print(summary(session.status()))
-    spark.stop()
+    with ExitStack() as stack:
+        with talk.status("starting Spark …"):
+            log = root.parent / f"{root.name}.spark.log"
+            spark = stack.enter_context(passing_session(f"slackwater {file}", log, spark_settings))
+        session = Session(spark, root, Settings(**settings))
+        register(session)
+        for explained in session.sql(text, file=file):
+            talk.print(explained, highlight=False, soft_wrap=True, markup=False)
+        try:
+            with talk.status("opening streams and tables …"):
+                session.start(*sinks, fresh=fresh, record=record)
+            if session.not_run:
+                talk.print(f"not run by this version: {', '.join(session.not_run)}, which read LATEST(…)")
+            ended = _watch(session, console, live, seconds)
+            if ended:
+                _mark_finished(root, answers)
+        except KeyboardInterrupt:
+            talk.print("stopping after this batch …")
+        finally:
+            session.stop()
+        talk.print(summary(session.status()))
 
 
 def _watch(session: Session, console: Console, live: bool, seconds: float | None) -> bool:
