@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from slackwater.benchmarks.report import note
@@ -81,13 +81,15 @@ class Bench:
         *,
         thorough: bool = True,
     ) -> Measurement:
-        """All alternatives at all shares, beside a run without drops.
+        """All alternatives at all shares, beside runs without drops.
 
-        ``thorough``: every alternative has such a run beside it. They should all take the same: the median of
-        them is where every curve begins. And its first run does not count, since it has code of its own.
+        ``thorough``: there is one before and after each, and its seconds are what it takes of the mean of
+        both: the machine may be faster at one time than at another. An alternative's first run does not
+        count, since it has code of its own.
         """
         names = [promise.query for promise in promises]
         wholes: list[Outcome] = []
+        parts: dict[str, list[float]] = {alternative.name: [] for alternative in alternatives}
         measured = Measurement({alternative.name: [] for alternative in alternatives})
         for alternative in alternatives:
             if thorough:
@@ -95,19 +97,27 @@ class Bench:
             if thorough or not wholes:
                 wholes.append(self.run(alternative.queries, names, FixedRates()))
             for share in shares:
+                beside = [wholes[-1].seconds]
                 found = self.left_out(alternative, names, share)
+                if thorough:
+                    wholes.append(self.run(alternative.queries, names, FixedRates()))
+                    beside.append(wholes[-1].seconds)
                 check = checked(found.answers, wholes[0].answers, promises)
                 measured.add(alternative.name, share, check, found.seconds)
+                parts[alternative.name].append(found.seconds / mean(beside))
                 note(
                     f"{alternative.name}, {share:.2f} to be left out: {check.delivered:.3f} delivered, "
-                    f"{found.seconds / wholes[-1].seconds:.3f} of the seconds"
+                    f"{parts[alternative.name][-1]:.3f} of the seconds"
                 )
         seconds = median(whole.seconds for whole in wholes)
-        for points in measured.curves.values():
+        for name, points in measured.curves.items():
+            points[:] = [
+                replace(p, seconds=part * seconds) for p, part in zip(points, parts[name], strict=True)
+            ]
             points.insert(0, Point(0.0, 1.0, seconds))
         return measured
 
 
 def runs_of(alternatives: int, shares: int, *, thorough: bool = True) -> int:
     """How many runs a measurement takes."""
-    return alternatives * (2 + shares) if thorough else 1 + alternatives * shares
+    return alternatives * (2 + 2 * shares) if thorough else 1 + alternatives * shares
