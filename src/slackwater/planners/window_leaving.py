@@ -34,13 +34,13 @@ def plan_leaving(
     points: Mapping[str, DropPoint],
     asked: Asked,
     factor: float = 1.0,
-    lost_before: frozenset[str] | None = None,
+    hopeless: frozenset[str] | None = None,
 ) -> tuple[Leaving, frozenset[str]]:
     """The least level at which the average batch fits ``factor`` of the capacity, and what it leaves out.
 
     The drops that cannot be had even so are told too, and their queries are shut: for what is known of their
-    load, not because the last batches took longer, and only if the plan before (``lost_before``) had given
-    them up too. Otherwise the most is left out that their gap allows.
+    load, not because the last batches took longer, and only if plans before had given them up too
+    (``hopeless``, where that is asked for). Otherwise the most is left out that their gap allows.
     """
 
     def planned(within: float) -> tuple[Mapping[str, float], frozenset[str], float]:
@@ -54,7 +54,7 @@ def plan_leaving(
     if lost and factor < 1.0:
         missing, lost, _ = planned(capacity)
         missing = {**missing} | {w.point: w.most for w in load.windows if w.point not in lost}
-    shut = lost if lost_before is None else lost & lost_before
+    shut = lost if hopeless is None else lost & hopeless
     most = {w.point: w.most for w in load.windows}
     shares = {id_: min(share, most[id_]) for id_, share in missing.items() if id_ not in shut}
     names = frozenset(name for id_ in shut for name in points[id_].members)

@@ -178,17 +178,17 @@ class Governor:
             capacity = self._part(load, whole)
             if whole <= capacity:
                 return Leaving()
-            found, leaving.lost = plan_leaving(load, others, capacity, points, asked)
+            found, lost = plan_leaving(load, others, capacity, points, asked)
         else:
             fixed = must_take_all_shut(load) + sum(must_take(x, 1.0) for x in others)
             capacity = self.pace.enough(fixed, 1 + len(others))
             fits = whole <= leaving.factor * capacity or self._fits(name, load, others, fixed)
             if fits or known.batches < SETTLED_WINDOWS:
-                leaving.lost = frozenset()
+                leaving.lost = {}
                 return Leaving()
-            found, leaving.lost = plan_leaving(
-                load, others, capacity, points, asked, leaving.factor, leaving.lost
-            )
+            hopeless = leaving.hopeless
+            found, lost = plan_leaving(load, others, capacity, points, asked, leaving.factor, hopeless)
+        leaving.lost = {id_: leaving.lost.get(id_, 0) + 1 for id_ in lost}
         leaving.shares = dict(found.shares)
         return found
 

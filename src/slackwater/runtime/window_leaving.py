@@ -26,6 +26,9 @@ PATIENCE = 0.2
 """How fast all of the capacity is planned for again once no window is left out, over as many."""
 LEAST, MOST = 0.25, 1.2
 """Of the capacity, how little and how much may be planned for."""
+SHUT_AFTER = 3
+"""Plans in a row without capacity for a drop before its queries are shut by the next: nothing is learnt of
+them meanwhile, and what rows of a burst cost is hardly known at first."""
 SETTLED = 3
 """Measured batches before windows are left out: what a batch costs is not known before."""
 
@@ -48,8 +51,8 @@ class WindowLeaving:
     """Seconds of the last batch."""
     before: float = 0.0
     """Seconds of the one before it."""
-    lost: frozenset[str] = frozenset()
-    """Drops that the last plan had no capacity for at all."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """By drop that the last plan had no capacity for at all: how many plans in a row had none."""
     stretch: float = 1.0
     """Seconds of event time in a batch, on average."""
     _for: Plan | None = None
@@ -61,6 +64,11 @@ class WindowLeaving:
         if self._for is not plan:
             self._for, self._points, self._gains = plan, points, gains_of(plan, slots, points)
         return window_demands(plan, points, self._gains, self.after)
+
+    @property
+    def hopeless(self) -> frozenset[str]:
+        """Drops whose queries are shut if the next plan has no capacity for them either."""
+        return frozenset(id_ for id_, times in self.lost.items() if times >= SHUT_AFTER)
 
     @property
     def leaves_out(self) -> bool:
