@@ -7,7 +7,6 @@ or shorter (``pace``), so that batches keep to their interval even where the fit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -17,8 +16,9 @@ from slackwater.plan.slots import Slots, rare
 from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Allocation
+from slackwater.planners.reading import part_to_read
 from slackwater.planners.ruling import Coming, Leaving, Ruling
-from slackwater.planners.sampling import Objective, Rates, plan_rates, worst_loss
+from slackwater.planners.sampling import Objective, Rates, plan_rates
 from slackwater.planners.steady import in_classes, steadied, together
 from slackwater.planners.terms import StreamLoad, must_take, reading_seconds, terms_of
 from slackwater.planners.window_leaving import Asked, must_take_all_shut, plan_leaving
@@ -46,22 +46,10 @@ ONSET = 0.6
 """Of the time there is for rows, what the first batches of a burst are planned for: their code is cold."""
 ROOM = 0.05
 """Of an interval, by how much a batch must have been shorter than meant for the next to be read more of."""
-SHARES = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.007)
-"""Parts of a batch that may be read; from one batch to the next it changes by less."""
-SKIPPED_FROM = 0.4
-"""Of the capacity, what reading takes for it to be asked whether to read less."""
-FIRST_PART = 0.12
-"""The largest part of a batch to begin with: what it costs to read one is not known before."""
 REPEATED = 1.1
 """How much larger a batch may be than those that were taken whole before, to be taken whole like them."""
-ALIKE = 3.0
-"""How much more the blocks of a batch scatter than as many rows from all over it."""
-BETTER = 0.9
-"""How much less loss another part of a batch must leave for the part that is read to change."""
 SIMILAR = 1.5
 """By how much batches may differ in size for the rates of one to go on from those of the other."""
-_Part = tuple[float, StreamLoad, Rates, float]
-"""The loss that is left, the stream read in part, its rates, and how much of it is read."""
 
 
 @dataclass
@@ -177,6 +165,7 @@ class Governor:
         if self.multiple is not None:
             capacity = self._part(load, whole)
             if whole <= capacity:
+                leaving.lost = {}
                 return Leaving()
             found, lost = plan_leaving(load, others, capacity, points, asked)
         else:
@@ -289,51 +278,23 @@ class Governor:
     def _skipping(
         self, load: StreamLoad, others: list[StreamLoad], capacity: float, whole: Rates, least: float
     ) -> tuple[StreamLoad, Rates, float]:
-        """Read only a part of the batch where that leaves less loss: reading itself cannot be shed.
-
-        Blocks hold rows that came together and are alike, so a part of the batch says less than as many rows
-        from all over it.
-        """
-        reading = reading_seconds(load)
-        best: _Part = (worst_loss(load, whole.by_stream[0], ALIKE), load, whole, 1.0)
+        """Read only a part of the batch where that leaves less loss: reading itself cannot be shed."""
         stream = load.statistics.stream.lower()
         last = self._last.get(stream)
         if last is None or load.size < last[0] / SIMILAR:
             self._shares.pop(stream, None)
-        read_whole = stream not in self._shares and not whole.allocation.suspended
-        if read_whole and reading < SKIPPED_FROM * capacity:
-            return best[1:]
-        before = self._shares.get(stream, 1.0)
+
+        def planned(part: StreamLoad) -> Rates:
+            return plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
+
         # more is read only after a batch that left time for it
-        more = (1.2,) if self.pace.excess and self.pace.excess[-1] < -ROOM * self.pace.interval else ()
-        least = max(least, SHARES[-1])
-        before = min(1.0, max(before, least))
-        near = tuple(min(1.0, max(least, before * step)) for step in (0.7, *more))
-        all_parts = (*(share for share in SHARES if least < share <= FIRST_PART), least)
-
-        def at(share: float) -> _Part:
-            part = replace(load, share=share)
-            found = plan_rates([part, *others], capacity, split=self.split, margin=self.margin)
-            return worst_loss(part, found.by_stream[0], ALIKE), part, found, share
-
-        def better(shares: tuple[float, ...], best: _Part) -> _Part:
-            for one in map(at, shares):
-                # where all must be given up, as little as possible is read for nothing
-                if one[0] < best[0] or (one[0] == best[0] == math.inf and one[3] < best[3]):
-                    best = one
-            return best
-
-        if before >= 1.0:
-            best = better(all_parts, best)
-        else:
-            kept = at(before)
-            moved = better(near, kept)
-            best = kept if kept[0] < math.inf and moved[0] > BETTER * kept[0] else moved
-            if best[0] == math.inf:
-                # a step from where it was will not do
-                best = better(all_parts, best)
-        self._shares[stream] = best[3]
-        return best[1:]
+        room = bool(self.pace.excess) and self.pace.excess[-1] < -ROOM * self.pace.interval
+        before = self._shares.get(stream)
+        chosen = part_to_read(load, whole, capacity, planned, least=least, before=before, room=room)
+        if chosen is None:
+            return load, whole, 1.0
+        self._shares[stream] = chosen.share
+        return chosen.load, chosen.rates, chosen.share
 
     def _load(self, known: Statistician, size: float) -> StreamLoad:
         cheap = self.cheap.get(known.stream.lower(), True)

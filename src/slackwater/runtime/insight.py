@@ -14,6 +14,7 @@ from slackwater.planners.decision import Decision
 from slackwater.planners.forecast import Machine, half_width
 from slackwater.planners.load import LoadTree, prefix_rates
 from slackwater.planners.placement import shedders
+from slackwater.planners.reading import ALIKE, SHARES
 from slackwater.planners.sampling import demands_of
 from slackwater.planners.terms import StreamLoad, must_take, terms_of, with_windows
 from slackwater.planners.window_level import selectivities
@@ -21,7 +22,7 @@ from slackwater.planners.window_needs import points_of, tick_of
 from slackwater.planners.window_rules import DropPoint
 from slackwater.planners.window_schedule import Schedule
 from slackwater.runtime.engine import Engine
-from slackwater.runtime.governor import ALIKE, SHARES, Governor
+from slackwater.runtime.governor import Governor
 from slackwater.statistics.costs import Costs, predicted
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 

@@ -1,0 +1,138 @@
+"""What the language refuses, and what it says of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackwater.errors import LanguageError
+from slackwater.language.parse import parse
+
+STREAM = "CREATE STREAM s (ts TIMESTAMP, x INT) USING kafka TIMESTAMP BY ts"
+SELECT = "SELECT COUNT(*) AS n FROM s GROUP BY window(ts, '1 minute')"
+QUERY = f"CREATE QUERY q AS {SELECT}"
+SECOND = 1_000_000
+
+
+WRONG = [
+    # text up to ^, where the error is to point, what it says
+    ("^SELECT 1", "expected CREATE or ALTER or DROP or EXPLAIN at the start"),
+    ("^CREAT QUERY q", "did you mean CREATE?"),
+    ("CREATE^", "expected STREAM or TABLE or VIEW or QUERY after CREATE, found the end"),
+    ("CREATE ^STREM s (x INT)", "did you mean STREAM?"),
+    ("CREATE STREAM ^5 (x INT)", "expected the name of the stream, found '5'"),
+    ("CREATE STREAM s^", "declare every column"),
+    ("CREATE STREAM s ()^", "expected the columns of s, found none"),
+    ("CREATE STREAM s ^(x INT", "opened here and never closed"),
+    ("CREATE STREAM s (x INT, ^X STRING) USING kafka TIMESTAMP BY x", "declared twice"),
+    ("CREATE STREAM s (x ^INTT) USING kafka", "'INTT' is not a Spark SQL type"),
+    ("CREATE STREAM s (x^) USING kafka", "expected a type for column x"),
+    ("CREATE STREAM s (x INT)^", "expected USING after the columns"),
+    ("CREATE STREAM s (ts TIMESTAMP) USING kafka^", "name the time column: TIMESTAMP BY ts"),
+    (
+        "CREATE STREAM s (ts TIMESTAMP) USING kafka OPTIONS (a ^b) TIMESTAMP BY ts",
+        "a value for option a in single quotes",
+    ),
+    (
+        "CREATE STREAM s (ts TIMESTAMP) USING kafka OPTIONS (a 'b' ^c 'd') TIMESTAMP BY ts",
+        "expected , between options",
+    ),
+    ("CREATE STREAM s (ts TIMESTAMP) USING kafka TIMESTAMP BY ^tz", "no column tz is declared"),
+    ("CREATE STREAM s (at BIGINT) USING kafka TIMESTAMP BY ^at", "TIMESTAMP BY timestamp_seconds(at) AS ts"),
+    ("CREATE STREAM s (at BIGINT) USING kafka TIMESTAMP BY ^f(at) AS at", "which a column is called already"),
+    ("CREATE STREAM s (at BIGINT) USING kafka TIMESTAMP BY ^f(at AS at", "cannot read the time expression"),
+    (f"{STREAM} LATENESS 2^", "expected a unit of time"),
+    (f"{STREAM} LATENESS 2 ^MONTHS", "'MONTHS' is not a unit of fixed length"),
+    (f"{STREAM} LATENESS ^two SECONDS", "such as 2 SECONDS (a number), found 'two'"),
+    (f"{STREAM} LATENESS ^-2 SECONDS", "cannot be below 0"),
+    (f"{STREAM} ^TIMESTAMP BY ts", "TIMESTAMP BY is given twice"),
+    (f"{STREAM} KEY ^y", "declared are ts, x"),
+    (f"{STREAM} FORMAT ^avro", "expected JSON or CSV or XML or TEXT after FORMAT"),
+    (f"{STREAM} MAX RATE 5 ^SECOND", "expected PER after the rate"),
+    (f"{STREAM} MAX RATE 5 PER ^MONTH", "not a unit of fixed length"),
+    (f"{STREAM} ^BOGUS 1", "expected one of OPTIONS, FORMAT, KEY, TIMESTAMP BY"),
+    ("CREATE TABLE t (a INT) USING csv ^KEY a", "a table has USING and OPTIONS, nothing more"),
+    (f"CREATE VIEW v AS {SELECT} ^WITH ERROR 5%", "a view has no contract of its own"),
+    ("CREATE QUERY q^", "expected AS after CREATE QUERY q"),
+    ("CREATE QUERY q AS^", "expected SELECT"),
+    ("CREATE QUERY q AS ^INSERT", "expected SELECT"),
+    ("CREATE QUERY q AS SELECT a b ^c FROM s", "cannot read this SELECT"),
+    ("CREATE QUERY q AS SELECT a FROM ^WHERE", "expected table name at 'WHERE'"),
+    ("CREATE QUERY q AS SELECT a FROM s WHERE a ^>", "something is missing at '>'"),
+    ("CREATE QUERY q AS ^SELECT a FROM s UNION SELECT a FROM s", "one SELECT, found UNION"),
+    ("CREATE QUERY q AS SELECT 'abc^", "ends inside a string"),
+    (f"{QUERY} WITH^", "expected EXACT or ERROR or SUBSET or PRECISION or DRIFT after WITH"),
+    (f"{QUERY} WITH ^EROR 5%", "did you mean ERROR?"),
+    (f"{QUERY} WITH ERROR 5^", "expected % after the error"),
+    (f"{QUERY} WITH ^ERROR 0%", "for no error, use EXACT"),
+    (f"{QUERY} WITH ^ERROR 5% CONFIDENCE 100%", "CONFIDENCE must lie between 0% and 100%"),
+    (f"{QUERY} WITH SUBSET^", "expected GAP after SUBSET"),
+    (f"{QUERY} WITH ^SUBSET GAP 0", "at least 1, got 0"),
+    (f"{QUERY} WITH SUBSET GAP ^1.5", "a whole number"),
+    (f"{QUERY} WITH SUBSET GAP 3 FILL ^cubic", "expected LINEAR or LAST after FILL"),
+    (f"{QUERY} WITH ^PRECISION -1", "at least 0, got -1"),
+    (f"{QUERY} WITH PRECISION 5 ^WEIGHT 2", "WEIGHT does not go with PRECISION"),
+    (f"{QUERY} WITH ^DRIFT 5 BELIEF 100%", "BELIEF must lie between"),
+    (f"{QUERY} WITH EXACT ^EXACT", "unexpected 'EXACT' after the contract"),
+    (f"{QUERY} WITH EXACT\n^CREATE QUERY r AS SELECT 1", "put ; before the next one"),
+    (f"{QUERY} ^ERROR 5%", "WITH is missing before it"),
+    ("ALTER ^VIEW v WITH EXACT", "only the contract of a query can be altered"),
+    ("ALTER QUERY q ^SET EXACT", "expected WITH after ALTER QUERY q"),
+    ("DROP^", "expected QUERY or VIEW or STREAM or TABLE after DROP"),
+    ("DROP QUERY a ^b", "the statement should end here"),
+    ("DROP QUERY a ^DROP QUERY b", "a ; is missing before it"),
+    ("EXPLAIN q ^r", "unexpected 'r'"),
+    (f"EXPLAIN ^{STREAM}", "EXPLAIN shows the plan of queries"),
+]
+
+
+@pytest.mark.parametrize(("marked", "said"), WRONG)
+def test_errors_say_what_and_where(marked: str, said: str) -> None:
+    # a statement before and a line above must not move the pointer
+    before = "DROP QUERY IF EXISTS other;\n  "
+    text = before + marked.replace("^", "", 1)
+    offset = len(before) + marked.index("^")
+    with pytest.raises(LanguageError) as caught:
+        parse(text, file="monitor.sql")
+    position = caught.value.position
+    message = str(caught.value)
+    assert said in message
+    assert position is not None
+    assert position.offset == offset
+    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    assert (position.line, position.column) == (line, column)
+    assert message.startswith(f"monitor.sql: line {line}, column {column}: ")
+    shown = message.splitlines()
+    assert shown[1] == "  " + text.splitlines()[line - 1]
+    assert shown[2] == " " * (column + 1) + "^"
+
+
+@given(st.text(alphabet=st.sampled_from(list("CREATE QUERYSLAFOMW(),;'`%5.*-\n")), max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Nothing but a LanguageError with a position comes out, whatever goes in."""
+    _read_or_refused(text)
+
+
+@given(st.data())
+def test_any_order_of_words_is_read_or_refused(data: st.DataObject) -> None:
+    text = f"{STREAM} LATENESS 2 SECONDS; {QUERY} WITH ERROR 5% WEIGHT 2; EXPLAIN q; DROP QUERY IF EXISTS q"
+    words = re.findall(r"\w+|'[^']*'|\S", text)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(words) - 1))
+        words[place] = data.draw(st.sampled_from([*words, ""]))
+    _read_or_refused(" ".join(words))
+
+
+def _read_or_refused(text: str) -> None:
+    refused: LanguageError | None = None
+    try:
+        parse(text)
+    except LanguageError as error:
+        refused = error
+    if refused is not None:
+        assert refused.position is not None
+        assert 0 <= refused.position.offset <= len(text)
+        assert str(refused)
