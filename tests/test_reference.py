@@ -201,15 +201,6 @@ def test_misspelt_inputs_are_refused() -> None:
         evaluate(STREAM + "CREATE QUERY q AS SELECT size FROM p", {})
 
 
-def test_queries_over_latest_are_left_out() -> None:
-    sql = """
-        CREATE QUERY now AS SELECT AVG(size) AS v FROM LATEST(p) WITH PRECISION 5;
-        CREATE QUERY above AS SELECT v FROM now;
-        CREATE QUERY n AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '10 seconds');
-    """
-    assert [a.query for a in run(sql, [row(0)])] == ["n"]
-
-
 def test_answers_come_in_the_order_of_queries() -> None:
     sql = """
         CREATE QUERY z AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '10 seconds');

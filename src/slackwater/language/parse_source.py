@@ -11,7 +11,19 @@ from slackwater.language.dialect import SparkText
 from slackwater.language.statements import Column, CreateStream, CreateTable, Source
 from slackwater.language.tokens import Cursor, position_at
 
-_CLAUSES = ("OPTIONS", "FORMAT", "KEY", "TIMESTAMP BY", "LATENESS", "TOLERANCE", "MAX RATE", "IDLE")
+_CLAUSES = (
+    "OPTIONS",
+    "FORMAT",
+    "KEY",
+    "TIMESTAMP BY",
+    "LATENESS",
+    "TOLERANCE",
+    "MAX RATE",
+    "IDLE",
+    "TICK",
+    "INTERRUPTED AFTER",
+)
+_FIRST_WORDS = frozenset(clause.split()[0] for clause in _CLAUSES)
 PAYLOADS = ("json", "csv", "xml", "text")
 Options = tuple[tuple[str, str], ...]
 
@@ -25,7 +37,7 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
     payload_options: Options = ()
     key: tuple[str, ...] = ()
     time: tuple[str, str | None] | None = None
-    lateness, tolerance, max_rate, idle = 0, None, None, None
+    lateness, tolerance, max_rate, idle, tick, interrupted = 0, None, None, None, None, None
     seen: set[str] = set()
     while not cursor.done:
         at = cursor.position()
@@ -56,6 +68,10 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
             max_rate = max_rate * 1e6 / _unit(cursor)
         elif clause == "IDLE":
             idle = cursor.duration("how long a stream may be silent")
+        elif clause == "TICK":
+            tick = _above_nothing(cursor, "the time between two ticks", at)
+        elif clause == "INTERRUPTED AFTER":
+            interrupted = _above_nothing(cursor, "how long a key may be silent", at)
     if time is None:
         raise cursor.error(
             f"stream {name} needs TIMESTAMP BY: windows are taken over event time",
@@ -63,8 +79,15 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
         )
     return CreateStream(
         sql, source, name, columns, format_, options, payload, payload_options, key, time[0], time[1],
-        lateness, tolerance, max_rate, idle,
+        lateness, tolerance, max_rate, idle, tick, interrupted,
     )  # fmt: skip
+
+
+def _above_nothing(cursor: Cursor, what: str, at: Position) -> int:
+    length = cursor.duration(what)
+    if length <= 0:
+        raise cursor.error(f"{what} must be above 0", at=at, hint="a length of time such as 1 SECOND")
+    return length
 
 
 def parse_table(cursor: Cursor, sql: str, source: Source) -> CreateTable:
@@ -236,16 +259,7 @@ def _time(cursor: Cursor, columns: tuple[Column, ...]) -> tuple[str, str | None]
             depth += 1
         elif text == ")":
             depth -= 1
-        elif depth == 0 and text in (
-            "AS",
-            "LATENESS",
-            "TOLERANCE",
-            "MAX",
-            "IDLE",
-            "KEY",
-            "FORMAT",
-            "OPTIONS",
-        ):
+        elif depth == 0 and (text == "AS" or text in _FIRST_WORDS):
             break
         stop += 1
     tokens = list(cursor.until(stop))

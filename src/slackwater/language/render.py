@@ -30,6 +30,8 @@ def create_stream(
     tolerance: str = "",
     max_rate: str = "",
     idle: str = "",
+    tick: str = "",
+    interrupted_after: str = "",
 ) -> str:
     """``CREATE STREAM``; lengths of time and the rate as SQL writes them, such as ``2 SECONDS``.
 
@@ -45,6 +47,8 @@ def create_stream(
         ("TOLERANCE", tolerance),
         ("MAX RATE", max_rate),
         ("IDLE", idle),
+        ("TICK", tick),
+        ("INTERRUPTED AFTER", interrupted_after),
     ):
         text += f" {clause} {value}" if value else ""
     return text

@@ -59,6 +59,10 @@ class CreateStream(Statement):
     max_rate: float | None = None
     """Largest change per second of a value (the precision paper's change rate)."""
     idle: int | None = None
+    tick: int | None = None
+    """Microseconds between the times at which current values are looked at; None: the default."""
+    interrupted: int | None = None
+    """Microseconds after which a silent key counts as interrupted; None: learnt from its rate."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from slackwater.language.contracts import Contract, Drift, Error, Exact, Precisi
 from slackwater.language.statements import CreateStream
 from slackwater.plan.algebra import algebra
 from slackwater.plan.functions import Functions
+from slackwater.plan.linear import LINEAR, NotLinear, affine, arithmetic, linear_form, reads
 from slackwater.plan.model import Call, Step, TupleWindow
 
 _SHOWN = {
@@ -16,7 +17,6 @@ _SHOWN = {
     "sum_distinct": "SUM(DISTINCT)",
     "avg_distinct": "AVG(DISTINCT)",
 }
-_LINEAR = ("count", "sum", "avg")
 
 
 def _shown(call: Call) -> str:
@@ -55,7 +55,9 @@ def honour(
     elif isinstance(contract, Precision):
         _precision(step, stream)
     elif isinstance(contract, Drift):
-        _drift(step)
+        _drift(step, stream)
+    if step.current:
+        _current(step, stream, functions)
 
 
 def _error(step: Step, steps: Mapping[str, Step], functions: Functions) -> None:
@@ -110,27 +112,85 @@ def _precision(step: Step, stream: CreateStream) -> None:
             "use DRIFT e BELIEF p, or declare the stream USING agents",
         )
     for call in step.calls:
-        if call.function not in (*_LINEAR, "min", "max"):
+        if call.function not in (*LINEAR, "min", "max"):
             raise Refused(
                 f"no interval follows for {_shown(call)} from intervals of its inputs",
                 "use SUM, AVG, COUNT, MIN or MAX, or the contract EXACT",
             )
 
 
-def _drift(step: Step) -> None:
+def _drift(step: Step, stream: CreateStream) -> None:
     if not step.current:
         raise Refused(
             "DRIFT defers the evaluation of current values, and this query reads windows or rows",
             f"read FROM LATEST({step.stream}), or use ERROR 5% or SUBSET GAP 10",
         )
+    if not step.calls:
+        raise Refused("DRIFT bounds an aggregate, and this query delivers single rows", "use EXACT")
     for call in step.calls:
         if call.function in ("min", "max"):
             raise Refused(
                 f"{call.function.upper()} over keys has no drift of its own to extrapolate",
-                "use PRECISION d with agents, or EXACT",
+                "use PRECISION d with agents, or EXACT; for an extreme over time, "
+                f"{call.function}_over(AVG(x), '30 minutes')",
             )
-        if call.function not in _LINEAR:
+        if call.function not in LINEAR:
             raise Refused(
                 f"{_shown(call)} is not linear in the values",
                 "use SUM, AVG or COUNT, or the contract EXACT",
             )
+    if step.having is not None:
+        raise Refused(
+            "HAVING would be decided by an answer that may have drifted",
+            "leave HAVING out and select where the answers are read, or use EXACT",
+        )
+    _only_linear(step, stream)
+
+
+def _only_linear(step: Step, stream: CreateStream) -> None:
+    """Raise where an item of a query is not a constant plus multiples of values."""
+    try:
+        form = linear_form(step, stream)
+    except NotLinear as reason:
+        raise Refused(f"{reason}, so how it drifts does not follow from how they do", "use EXACT") from None
+    moving = [f"a{i}" for i, call in enumerate(form.calls) if call.moves]
+    for move in step.moves:
+        if not affine(move.sql, moving):
+            raise Refused(f"what {move.extreme}_over is taken of is not linear in the values", "use EXACT")
+    extremes = [f"m{i}" for i in range(len(step.moves))]
+    for output in step.outputs:
+        if not output.aggregated:
+            continue
+        both = reads(output.sql, extremes) and (output.sql not in extremes)
+        plain = arithmetic(output.sql) or output.sql in extremes
+        if both or not plain or not affine(output.sql, moving):
+            raise Refused(
+                f"{output.name} is not linear in the values",
+                "select what it is made of as items of their own, or use EXACT",
+            )
+
+
+def _current(step: Step, stream: CreateStream, functions: Functions) -> None:
+    """What no contract makes possible over current values."""
+    for call in step.calls:
+        if functions.aggregate(call.function) is not None:
+            raise Refused(
+                f"{call.function} is defined in Python, and such aggregates go over windows only",
+                "use SUM, AVG, COUNT, MIN, MAX or another aggregate of SQL",
+            )
+    if not step.moves:
+        return
+    for move in step.moves:
+        if not arithmetic(move.sql):
+            raise Refused(
+                "an extreme over time is taken of sums, products and quotients of aggregates, "
+                f"and {move.sql} is more",
+                "take it of the aggregate itself",
+            )
+    try:
+        linear_form(step, stream)
+    except NotLinear as reason:
+        raise Refused(
+            f"an extreme over time is kept of SUM, AVG, COUNT, MIN and MAX of values: {reason}",
+            "leave it out of this query, or take the extreme of something linear",
+        ) from None

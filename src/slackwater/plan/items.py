@@ -8,7 +8,8 @@ from slackwater.language.dialect import SparkText
 from slackwater.language.durations import parse_duration
 from slackwater.plan.calls import UnsupportedAggregate, extract, is_aggregate, raw_call
 from slackwater.plan.functions import Functions
-from slackwater.plan.model import Call, Key, Output, Step, TimeWindow, TupleWindow, Window
+from slackwater.plan.model import Call, Key, Move, Output, Step, TimeWindow, TupleWindow, Window
+from slackwater.plan.moves import take_moves
 from slackwater.plan.scope import Scope, canonical, item_name, source_column
 
 
@@ -34,6 +35,7 @@ def aggregate_step(select: exp.Select, name: str, scope: Scope, functions: Funct
         outputs,
         having_sql,
         scope.current,
+        moves=tuple(builder.moves),
     )
 
 
@@ -54,6 +56,7 @@ class _Builder:
         self.functions = functions
         self.window: Window | None = None
         self.calls: list[Call] = []
+        self.moves: list[Move] = []
         self._items: dict[str, exp.Expr] = {
             i.alias.lower(): i.unalias() for i in select.expressions if i.alias
         }
@@ -182,9 +185,9 @@ class _Builder:
         return replaced(condition.copy())
 
     def over_calls(self, root: exp.Expr) -> str:
-        """An item as SQL over ``a0…``, ``k0…``, ``window_start`` and ``window_end``."""
+        """An item as SQL over ``a0…``, ``m0…``, ``k0…``, ``window_start`` and ``window_end``."""
         replaced = extract(root, self.functions, self._call)
-        return canonical(self._keyed(replaced))
+        return canonical(take_moves(self._keyed(replaced), self.scope, self.moves))
 
     def _keyed(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and node.args.get("call"):

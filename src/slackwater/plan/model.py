@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from math import gcd
+from typing import Literal
 
 from slackwater.language.contracts import Contract
 from slackwater.language.durations import format_duration
@@ -125,6 +126,27 @@ class Call:
         return f"{self.function}({inner}){where}"
 
 
+Extreme = Literal["max", "min"]
+
+
+@dataclass(frozen=True)
+class Move:
+    """The extreme of what is aggregated over current values: in a sliding window, or since a time.
+
+    ``sql`` is over ``a0…`` (calls) and ``k0…`` (keys); times are in microseconds.
+    """
+
+    extreme: Extreme
+    sql: str
+    size: int | None = None
+    since: int | None = None
+
+    def __str__(self) -> str:
+        if self.size is not None:
+            return f"{self.extreme} of {self.sql} over {format_duration(self.size)}"
+        return f"{self.extreme} of {self.sql} since {self.since}"
+
+
 @dataclass(frozen=True)
 class Key:
     name: str
@@ -135,7 +157,7 @@ class Key:
 class Output:
     """One item of a SELECT: over ``a0…`` (calls), ``k0…`` (keys), ``window_start``, ``window_end``.
 
-    In a step without aggregates it is over the source's columns.
+    Over current values also over ``m0…`` (moves). Without aggregates it is over the source's columns.
     """
 
     name: str
@@ -163,6 +185,8 @@ class Step:
     """Reads ``LATEST(stream)``: current values instead of windows."""
     published: bool = False
     contract: Contract | None = None
+    moves: tuple[Move, ...] = ()
+    """Extremes over time, in a step over current values."""
 
     @property
     def aggregates(self) -> bool:
@@ -172,7 +196,8 @@ class Step:
     def columns(self) -> tuple[str, ...]:
         """The columns that a reader of this step sees."""
         names = [output.name for output in self.outputs]
-        names += [n for n in (self.time, "window_start", "window_end") if n not in names and self.aggregates]
+        bounds = () if self.current else ("window_start", "window_end")
+        names += [n for n in (self.time, *bounds) if n not in names and self.aggregates]
         return tuple(names if self.time in names else [*names, self.time])
 
 

@@ -10,7 +10,7 @@ from slackwater.reference.values import sort_key
 
 @dataclass(frozen=True)
 class ReferenceAnswer:
-    """One true answer: a value of a window and group, or a row of a set-valued query."""
+    """One true answer: a value of a group in a window or at a tick, or a row of a set-valued query."""
 
     query: str
     column: str
@@ -22,7 +22,7 @@ class ReferenceAnswer:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Where the answer stands among those of its query; rows of a set stay as they arrived."""
+        """Where the answer stands among those of its query; those of one time or tick stay as they come."""
         if self.window_end is None:
             return (self.at,)
         return (self.window_end, self.window_start, [sort_key(value) for _, value in self.keys])

@@ -1,8 +1,8 @@
-"""The windowed step: rows into windows, windows into groups, groups into rows of results."""
+"""An aggregating SELECT: rows into groups, and each group into a row of results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -11,9 +11,13 @@ from slackwater.errors import LanguageError
 from slackwater.language.aggregates import UserAggregate
 from slackwater.reference.aggregates import aggregate, is_aggregate
 from slackwater.reference.expressions import Environment, Functions, call_names, holds, interpret
+from slackwater.reference.history import is_history
 from slackwater.reference.relations import Event, Field, Relation, place
-from slackwater.reference.values import Value, from_micros, identity, sort_key
-from slackwater.reference.windows import Window, Windows, read_windows
+from slackwater.reference.values import Value, identity, sort_key
+from slackwater.reference.windows import read_windows
+
+Key = tuple[Value, ...]
+"""What the rows of a group share."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,17 @@ class Registry:
     aggregates: Mapping[str, UserAggregate]
 
     def is_aggregate(self, node: exp.Expr) -> bool:
-        """Whether a node is an aggregate; a user's function hides a built-in aggregate of its name."""
+        """Whether a node is an aggregate, or an extreme that one has had.
+
+        A user's function hides what is built in under its name.
+        """
         if any(name in self.functions for name in call_names(node)):
             return False
-        return is_aggregate(node, self.aggregates)
+        return is_history(node) or is_aggregate(node, self.aggregates)
+
+    def is_history(self, node: exp.Expr) -> bool:
+        """Whether a node is an extreme that an aggregate has had, over earlier ticks."""
+        return self.is_aggregate(node) and is_history(node)
 
     def aggregates_in(self, node: exp.Expr) -> bool:
         return any(self.is_aggregate(inner) for inner in node.walk())
@@ -41,13 +52,16 @@ class Registry:
 
 @dataclass(frozen=True)
 class Result:
-    """One group of one window: its keys, its aggregates and all its items, by output name."""
+    """One group: its keys, its aggregates and all its items, by output name."""
 
-    window: Window
-    time: int
     keys: tuple[tuple[str, Value], ...]
     columns: tuple[tuple[str, Value], ...]
     items: tuple[tuple[str, Value], ...]
+
+
+def in_order(results: Iterable[Result]) -> list[Result]:
+    """Results by the values of their keys."""
+    return sorted(results, key=lambda result: [sort_key(value) for _, value in result.keys])
 
 
 def output_name(item: exp.Expr) -> str:
@@ -56,52 +70,61 @@ def output_name(item: exp.Expr) -> str:
 
 
 class Grouping:
-    """A SELECT with GROUP BY over a relation."""
+    """A SELECT with aggregates over a relation; what is computed over are groups of any of its rows."""
 
     def __init__(self, select: exp.Select, relation: Relation, registry: Registry) -> None:
         self.relation = relation
         self.registry = registry
-        group = select.args["group"]
+        group = select.args.get("group") or exp.Group(expressions=[])
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise LanguageError(f"expected plain expressions in {group.sql('spark').strip()}")
-        found = [(node, read_windows(node, relation)) for node in group.expressions]
-        windows = [window for _, window in found if window is not None]
-        if len(windows) != 1:
-            raise LanguageError(
-                f"expected one window(…) or tuples(…) in {group.sql('spark').strip()}, found {len(windows)}"
-            )
-        self.windows: Windows = windows[0]
         aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
-        self.keys = [self._key(node, aliases) for node, window in found if window is None]
+        nodes = [node for node in group.expressions if read_windows(node, relation) is None]
+        self.keys = [self._key(node, aliases) for node in nodes]
         self.canonical_keys = [self._canonical(key) for key in self.keys]
-        self.items = [item for item in select.expressions if not self._is_window(item.unalias())]
+        self.items = [item for item in select.expressions if not self.is_window(item.unalias())]
         canonical = [self._canonical(item.unalias()) for item in self.items]
         self.selected = [canonical.index(key) if key in canonical else None for key in self.canonical_keys]
         """For each key the first item that selects it."""
         self.computed = [i for i, item in enumerate(self.items) if registry.aggregates_in(item)]
         """The items with an aggregate: each is a column of answers."""
-        self.having: exp.Expr | None = select.args["having"].this if select.args.get("having") else None
+        having = select.args.get("having")
+        self.having: exp.Expr | None = None if having is None else self._with_items(having.this.copy())
         for item in self.items:
-            self._check(item.unalias(), ())
+            self.check(item.unalias())
         if self.having is not None:
-            self._check(self.having, [output_name(item).lower() for item in self.items])
+            self.check(self.having)
 
-    def results(self) -> Iterator[Result]:
-        """One result per group, by window and then keys."""
-        for window in self.windows.closed(self.relation.rows, self.relation.watermark):
-            groups: dict[tuple[Value, ...], list[Event]] = {}
-            for row in window.rows:
-                env = self.registry.row_environment(self.relation.fields, row.values)
-                key = tuple(identity(interpret(key, env)) for key in self.keys)
-                groups.setdefault(key, []).append(row)
-            found = [result for rows in groups.values() if (result := self._result(window, rows))]
-            yield from sorted(found, key=lambda result: [sort_key(value) for _, value in result.keys])
+    def is_window(self, node: exp.Expr) -> bool:
+        """Whether a node is the window of the groups, its start or its end; here they have none."""
+        return False
 
-    def _result(self, window: Window, rows: list[Event]) -> Result | None:
-        # Equal in all keys, so that any row stands for the group where no aggregate is asked.
-        env = self._group_environment(window, sorted(rows, key=lambda row: row.time))
+    def groups(self, rows: Iterable[Event]) -> dict[Key, list[Event]]:
+        """The rows of each group, in order of event time and arrival."""
+        found: dict[Key, list[Event]] = {}
+        for row in sorted(rows, key=lambda row: (row.time, row.arrival)):
+            env = self.registry.row_environment(self.relation.fields, row.values)
+            found.setdefault(tuple(identity(interpret(key, env)) for key in self.keys), []).append(row)
+        return found
+
+    def environment(self, rows: Sequence[Event]) -> Environment:
+        """Where an expression over a group is evaluated."""
+
+        def value_of(node: exp.Expr, row: Event) -> Value:
+            return interpret(node, self.registry.row_environment(self.relation.fields, row.values))
+
+        return Environment(
+            # Equal in all keys, so that any row stands for the group where no aggregate is asked.
+            lambda node: rows[0].values[place(self.relation.fields, node)],
+            self.registry.functions,
+            lambda node: aggregate(node, rows, value_of, self.registry.aggregates),
+            self.registry.is_aggregate,
+        )
+
+    def result(self, env: Environment) -> Result | None:
+        """What the SELECT makes of a group; None where HAVING does not let it pass."""
         items = [(output_name(item), interpret(item.unalias(), env)) for item in self.items]
-        if self.having is not None and not holds(self.having, self._having_environment(env, dict(items))):
+        if self.having is not None and not holds(self.having, env):
             return None
         keys = [
             (output_name(key), interpret(key, env)) if selected is None else items[selected]
@@ -110,61 +133,35 @@ class Grouping:
         rest = [i for i in range(len(items)) if i not in self.computed and i not in self.selected]
         keys += [items[i] for i in rest]
         columns = [items[i] for i in self.computed] or [("*", None)]
-        return Result(window, self.windows.time_of(window), tuple(keys), tuple(columns), tuple(items))
-
-    def _group_environment(self, window: Window, rows: Sequence[Event]) -> Environment:
-        def value_of(node: exp.Expr, row: Event) -> Value:
-            return interpret(node, self.registry.row_environment(self.relation.fields, row.values))
-
-        def column(node: exp.Column) -> Value:
-            if self._is_window(node):
-                if node.name.lower() == "window":
-                    raise LanguageError(
-                        "a window as a whole can only be selected: use window.start or window.end"
-                    )
-                return from_micros(window.start if node.name.lower() == "start" else window.end)
-            return rows[0].values[place(self.relation.fields, node)]
-
-        return Environment(
-            column,
-            self.registry.functions,
-            lambda node: aggregate(node, rows, value_of, self.registry.aggregates),
-            self.registry.is_aggregate,
-        )
-
-    def _having_environment(self, env: Environment, items: Mapping[str, Value]) -> Environment:
-        """HAVING sees the selected items by name, where no key is the column of that name."""
-        named = {name.lower(): value for name, value in items.items()}
-
-        def column(node: exp.Column) -> Value:
-            is_key = self._canonical(node) in self.canonical_keys
-            if not is_key and not node.table and node.name.lower() in named:
-                return named[node.name.lower()]
-            return env.column(node)
-
-        return Environment(column, env.functions, env.aggregate, env.is_aggregate)
+        return Result(tuple(keys), tuple(columns), tuple(items))
 
     def _key(self, node: exp.Expr, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
         """A key as an expression over columns: a name that no column has may be an item's alias."""
         if isinstance(node, exp.Literal):
             raise LanguageError(f"GROUP BY {node.sql('spark')} is a position: name the expression")
-        if self.registry.aggregates_in(node):
-            raise LanguageError(f"the key {node.sql('spark')} is an aggregate")
         name = node.name.lower() if isinstance(node, exp.Column) and not node.table else ""
-        return aliases[name] if name in aliases and not self._has(name) else node
+        key = aliases[name] if name in aliases and not self.has(name) else node
+        if self.registry.aggregates_in(key):
+            raise LanguageError(f"the key {node.sql('spark')} is an aggregate")
+        return key
 
-    def _is_window(self, node: exp.Expr) -> bool:
-        """Whether a node is the step's window, its start or its end."""
-        if isinstance(node, exp.Dot):
-            return node.name.lower() in ("start", "end") and self._is_window(node.this)
-        if isinstance(node, exp.Column):
-            if node.table.lower() == "window":
-                return node.name.lower() in ("start", "end")
-            return not node.table and node.name.lower() == "window" and not self._has("window")
-        return read_windows(node, self.relation) is not None
-
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Whether the relation has a column of a name in lower case."""
         return any(field.name.lower() == name for field in self.relation.fields)
+
+    def _with_items(self, node: exp.Expr) -> exp.Expr:
+        """HAVING with the items in place of their names, where no key is the column of that name."""
+        if self.registry.is_aggregate(node) and not self.registry.is_history(node):
+            return node  # inside an aggregate names are those of the rows
+        if isinstance(node, exp.Column):
+            named = {output_name(item).lower(): item.unalias() for item in self.items}
+            item = None if node.table else named.get(node.name.lower())
+            if item is None or self._canonical(node) in self.canonical_keys:
+                return node
+            return exp.Paren(this=item.copy())
+        for child in list(node.iter_expressions()):
+            child.replace(self._with_items(child))
+        return node
 
     def _canonical(self, node: exp.Expr) -> exp.Expr:
         """An expression in a form that is equal just when it means the same columns."""
@@ -174,7 +171,7 @@ class Grouping:
     def _canonical_node(self, node: exp.Expr) -> exp.Expr:
         while isinstance(node, exp.Paren):
             node = node.this
-        if isinstance(node, exp.Column) and not self._is_window(node):
+        if isinstance(node, exp.Column) and not self.is_window(node):
             try:
                 return exp.Parameter(this=exp.Literal.number(place(self.relation.fields, node)))
             except LanguageError:
@@ -182,14 +179,16 @@ class Grouping:
                 return node
         return node
 
-    def _check(self, node: exp.Expr, known: Sequence[str]) -> None:
-        """Refuse a column that is neither a key, nor in an aggregate, nor among the known names."""
+    def check(self, node: exp.Expr) -> None:
+        """Refuse a column that is neither a key nor in an aggregate."""
         if isinstance(node, exp.Star):
-            raise LanguageError("* cannot be selected beside GROUP BY")
+            raise LanguageError("* cannot be selected beside GROUP BY or an aggregate")
         if self.registry.is_aggregate(node):
+            if self.registry.is_history(node):
+                self.check_history(node)
             return
         if isinstance(node, exp.Column):
-            if self._is_window(node) or (not node.table and node.name.lower() in known):
+            if self.is_window(node):
                 return
             place(self.relation.fields, node)
             if self._canonical(node) not in self.canonical_keys:
@@ -198,4 +197,8 @@ class Grouping:
         if self._canonical(node) in self.canonical_keys:
             return
         for child in node.iter_expressions():
-            self._check(child, known)
+            self.check(child)
+
+    def check_history(self, node: exp.Expr) -> None:
+        """Refuse an extreme over ticks: groups of windows have none."""
+        raise LanguageError(f"{node.sql('spark')} goes over current values: read FROM LATEST(stream)")

@@ -17,6 +17,8 @@ class Event:
 
     time: int
     values: tuple[Value, ...]
+    arrival: int = 0
+    """Its number among rows that do not come in order of arrival."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,10 @@ class Field:
 
 @dataclass(frozen=True)
 class Relation:
-    """Rows in order of arrival, and the time before which no more will come."""
+    """Rows, and the time before which no more will come.
+
+    They come in order of arrival; current values come in order of their keys.
+    """
 
     fields: tuple[Field, ...]
     rows: tuple[Event, ...]
@@ -91,9 +96,15 @@ Condition = Callable[[Sequence[Field], Sequence[Value]], bool]
 
 
 def look_up(
-    relation: Relation, table: Table, qualifier: str, using: Sequence[str], on: Condition | None, left: bool
+    relation: Relation,
+    table: Table,
+    qualifier: str,
+    using: Sequence[str],
+    on: Condition | None,
+    left: bool,
+    many: bool = False,
 ) -> Relation:
-    """Each row with the one row of the table that it refers to.
+    """Each row with the one row of the table that it refers to, or with each of them where there may be many.
 
     A row that refers to none is dropped, or kept with NULLs by a LEFT JOIN.
     """
@@ -105,12 +116,13 @@ def look_up(
     rows: list[Event] = []
     for event in relation.rows:
         matches = [row for row in table.rows if on(fields, event.values + row)]
-        if len(matches) > 1:
+        if len(matches) > 1 and not many:
             raise SourceError(
                 f"a lookup finds at most one row, {len(matches)} rows of {table.name} match {event.values}"
             )
-        if matches or left:
-            rows.append(Event(event.time, event.values + (matches[0] if matches else (None,) * len(added))))
+        if left and not matches:
+            matches = [(None,) * len(added)]
+        rows.extend(replace(event, values=event.values + match) for match in matches)
     return replace(relation, fields=fields, rows=tuple(rows))
 
 

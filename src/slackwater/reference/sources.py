@@ -34,15 +34,13 @@ def take_in(stream: CreateStream, batches: Batches, functions: Functions, end: b
     Late is an event time below the watermark, which is the largest event time of earlier batches
     less the LATENESS; a batch does not make its own rows late.
     """
-    fields = tuple(Field(stream.name, column.name) for column in stream.columns)
-    if stream.time_expression is not None:
-        fields += (Field(stream.name, stream.time),)
+    fields = fields_of(stream)
     taken: list[Event] = []
     late = unreadable = 0
     watermark = largest = -math.inf
     for batch in batches:
         for row in batch:
-            event = _event(stream, fields, row, functions)
+            event = event_of(stream, row, functions)
             if event is None:
                 unreadable += 1
                 continue
@@ -56,7 +54,15 @@ def take_in(stream: CreateStream, batches: Batches, functions: Functions, end: b
     return Intake(relation, late, unreadable)
 
 
-def _event(stream: CreateStream, fields: Sequence[Field], row: Row, functions: Functions) -> Event | None:
+def fields_of(stream: CreateStream) -> tuple[Field, ...]:
+    """The declared columns of a stream, and its time where that is none of them."""
+    fields = tuple(Field(stream.name, column.name) for column in stream.columns)
+    return fields if stream.time_expression is None else (*fields, Field(stream.name, stream.time))
+
+
+def event_of(stream: CreateStream, row: Row, functions: Functions) -> Event | None:
+    """A row with its event time; None where it has none."""
+    fields = fields_of(stream)
     values = list(declared(stream.columns, row))
     if stream.time_expression is None:
         time = cast(values[[f.name for f in fields].index(stream.time)], "TIMESTAMP")

@@ -114,14 +114,15 @@ def read_windows(node: exp.Expr, relation: Relation) -> Windows | None:
     over = operands[0]
     if not isinstance(over, exp.Column) or place(relation.fields, over) != relation.time_place:
         raise LanguageError(f"a window is taken over the time {relation.time}, got {node.sql('spark')}")
-    lengths = [_duration(operand) for operand in operands[1:]]
+    lengths = [read_duration(operand) for operand in operands[1:]]
     windows = TimeWindows(lengths[0], *(lengths[1:] or lengths))
     if windows.size < 1 or windows.slide < 1:
         raise LanguageError(f"the size and slide of {node.sql('spark')} must be above 0")
     return windows
 
 
-def _duration(node: exp.Expr) -> int:
+def read_duration(node: exp.Expr) -> int:
+    """Microseconds in a length of time, written as a text or an INTERVAL."""
     text = node.name
     if isinstance(node, exp.Interval):
         text = f"{node.this.name} {node.args['unit'].name}" if node.args.get("unit") else node.this.name

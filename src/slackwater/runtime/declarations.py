@@ -38,6 +38,8 @@ class Declarations(ABC):
         tolerance: str = "",
         max_rate: str = "",
         idle: str = "",
+        tick: str = "",
+        interrupted_after: str = "",
     ) -> None:
         """``CREATE STREAM``: columns by name with their Spark SQL types, lengths of time as in SQL."""
         text = create_stream(
@@ -53,6 +55,8 @@ class Declarations(ABC):
             tolerance=tolerance,
             max_rate=max_rate,
             idle=idle,
+            tick=tick,
+            interrupted_after=interrupted_after,
         )
         self.sql(text)
 

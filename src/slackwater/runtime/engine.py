@@ -16,6 +16,7 @@ from slackwater.planners.decision import Decision, TurnKind, exact
 from slackwater.planners.ruling import Ruler
 from slackwater.runtime.board import Board
 from slackwater.runtime.clocks import Clocks, no_fault
+from slackwater.runtime.current.keeper import Keeper
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal, remove
 from slackwater.runtime.load_control import LoadControl
@@ -34,6 +35,8 @@ from slackwater.spark.source import StreamSource
 IDLE_MICROS = 10_000_000
 """How long a stream may be silent before the clock moves its watermark, where IDLE does not say."""
 
+ITEMS_KEPT = 32
+"""Latest items of each key from which its drift and diffusion are learnt."""
 LEARNT_EVERY = 50
 """Turns after which what is known of the load is kept on disk."""
 
@@ -82,6 +85,7 @@ class Engine:
         self._warming = Warming(self.load, executor)
         self._logs: dict[str, PaneLog] = {}
         self._samples: dict[str, SampleLog] = {}
+        self._current: dict[str, Keeper] = {}
         self._heard: dict[str, float] = {}
         self._waiting: set[str] = set()
         self._finished = False
@@ -99,6 +103,9 @@ class Engine:
             state = self.state.streams.setdefault(stream.name.lower(), StreamState())
             self._logs[stream.name.lower()] = PaneLog(self.journal, state)
             self._samples[stream.name.lower()] = SampleLog(self.journal, state, stream.name)
+            self._current[stream.name.lower()] = Keeper(
+                self.journal, state, stream.name, self.versions.plan, ITEMS_KEPT
+            )
         self.journal.sweep({path for log in self._logs.values() for path in log.live()})
         if self._recorder is not None:
             self._recorder.prepare(self.state.step, catalog)
@@ -112,7 +119,7 @@ class Engine:
             self.board.resumed(state.answers)
 
     def _contracts(self, catalog: Catalog) -> dict[str, Contract]:
-        return {s.name: catalog.contracts[n] for n, s in catalog.queries.items() if not s.current}
+        return {s.name: catalog.contracts[n] for n, s in catalog.queries.items()}
 
     def change(self, catalog: Catalog) -> int:
         """Take a changed query set; it takes effect at each stream's next turn."""
@@ -291,6 +298,7 @@ class Engine:
         )
         latest = state.latest
         turn.run(frame(times=shed.times if shed is not None else None))
+        self._current[stream.lower()].turn(turn, turn.latest)
         self._fault("partials")
         if self._recorder is not None:
             arrived = turn.counts.arrived
@@ -313,6 +321,7 @@ class Engine:
         self._fault("committed")
         log.bury()
         self._samples[stream.lower()].bury()
+        self._current[stream.lower()].bury()
         for leftover in self.journal.outputs.iterdir():
             remove(leftover)
         if step % LEARNT_EVERY == 0:

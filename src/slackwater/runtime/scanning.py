@@ -33,7 +33,7 @@ class Scan:
         work = self.work
         compiled = work.compiled[source.lower()]
         view = f"{safe_name(source)}__batch"
-        passes = len(compiled.statements) + len(compiled.emits)
+        passes = len(compiled.statements) + len(compiled.emits) + (compiled.latest is not None)
         passes += sum("row_number()" in s.sql for s in compiled.statements)
         shed = work.shed if source.lower() == work.decision.stream.lower() else None
         if shed is not None and (shed.tested or shed.needed):
@@ -46,6 +46,9 @@ class Scan:
                         self._keep(statement, part, shed, *self._fetch(statement, view, since, shed))
                     else:
                         self._write(statement, part, view, since, shed)
+            if compiled.latest is not None:
+                with work.measured(compiled.latest.table):
+                    work.latest = work.executor.collect(work.session, compiled.latest.bind(view, ()))
             for name, sql in compiled.emits.items():
                 if shed is not None and shed.suspended(work.slots.by_step[name.lower()]):
                     continue

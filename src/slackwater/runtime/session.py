@@ -235,13 +235,13 @@ class Session(Declarations):
     def _read_streams(self) -> list[str]:
         """The streams that some query reads; raises where there is nothing that can run."""
         steps = self.catalog.queries.values()
-        current = [s.name for s in steps if s.current]
-        read = list(dict.fromkeys(s.stream.lower() for s in steps if not s.current))
-        self.not_run = tuple(current)
+        sent = {n for n, s in self.catalog.streams.items() if s.format.lower() == "agents"}
+        self.not_run = tuple(s.name for s in steps if s.stream.lower() in sent)
+        read = list(dict.fromkeys(s.stream.lower() for s in steps if s.stream.lower() not in sent))
         if not read:
-            if current:
+            if self.not_run:
                 raise PlanError(
-                    f"{', '.join(current)} read LATEST(…): such queries are checked, "
+                    f"{', '.join(self.not_run)} read streams that agents send: such queries are checked, "
                     "and this version does not run them"
                 )
             raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT …")

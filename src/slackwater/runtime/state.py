@@ -8,6 +8,9 @@ from typing import Any
 
 from slackwater.plan.panes import BEFORE_ALL
 
+CURRENT = "current"
+"""What the files of a stream's current values are listed under."""
+
 
 @dataclass
 class LogFile:

@@ -57,6 +57,8 @@ class Work:
     """By source: between which watermarks windows have closed in this turn."""
     to_fill: dict[str, list[AnswerBatch]] = field(default_factory=dict)
     """By query with FILL: what was delivered in this turn."""
+    latest: pa.Table | None = None
+    """What each key said last in each tick of the batch, where queries read current values."""
     handed: dict[str, pa.Table | Path] = field(default_factory=dict)
     """By step that others read: the windows that have closed in this turn."""
 

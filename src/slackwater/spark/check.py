@@ -13,7 +13,7 @@ from slackwater.language.render import quoted_name
 from slackwater.language.statements import CreateQuery, CreateStream, CreateView, Source
 from slackwater.language.tokens import position_at
 from slackwater.plan.catalog import Catalog
-from slackwater.plan.model import Step
+from slackwater.plan.model import Call, Step
 from slackwater.plan.scope import safe_name
 from slackwater.plan.signature import shape
 from slackwater.plan.tables import Plan
@@ -66,9 +66,7 @@ def _answers_no_numbers(frame: DataFrame, step: Step) -> bool:
 
 def _sums_intervals(executor: Executor, source: DataFrame, step: Step, catalog: Catalog) -> bool:
     """Whether an aggregate is over intervals of time, which no estimate is made of."""
-    calls = [
-        _call(step, i, catalog) for i, c in enumerate(step.calls) if c.function not in ("count", "min", "max")
-    ]
+    calls = [call_sql(c, catalog) for c in step.calls if c.function not in ("count", "min", "max")]
     if not calls or (not any("interval" in t for _, t in source.dtypes) and not _may_subtract(step)):
         return False
     source.createOrReplaceTempView("checked__source")
@@ -92,7 +90,7 @@ def _may_subtract(step: Step) -> bool:
 
 def _form(step: Step) -> tuple[object, ...]:
     """A step without its name and constants: what decides whether Spark accepts it."""
-    return (shape(step.path)[0], step.keys, step.calls, step.outputs, step.having)
+    return (shape(step.path)[0], step.keys, step.calls, step.moves, step.outputs, step.having)
 
 
 def _empty(executor: Executor, stream: CreateStream, catalog: Catalog) -> DataFrame:
@@ -119,7 +117,7 @@ def _analyse(executor: Executor, source: DataFrame, step: Step, catalog: Catalog
         items = ", ".join(f"{o.sql} AS {quoted_name(o.name)}" for o in step.outputs)
         items += "" if step.time in names else f", s.`{step.time}`"
         return executor.session.sql(f"SELECT {items} FROM {tables} WHERE {where}")
-    calls = [f"{_call(step, i, catalog)} AS a{i}" for i in range(len(step.calls))]
+    calls = [f"{call_sql(call, catalog)} AS a{i}" for i, call in enumerate(step.calls)]
     keys = [f"{k.sql} AS k{i}" for i, k in enumerate(step.keys)]
     inner = ", ".join(
         [*keys, *calls, "CAST(NULL AS TIMESTAMP) AS window_start", "CAST(NULL AS TIMESTAMP) AS window_end"]
@@ -129,13 +127,15 @@ def _analyse(executor: Executor, source: DataFrame, step: Step, catalog: Catalog
     extra = [n for n in ("window_start", "window_end") if n not in names]
     items = ", ".join(filter(None, [items, *extra, "" if step.time in names else time]))
     having = f" WHERE {step.having}" if step.having is not None else ""
-    return executor.session.sql(
-        f"SELECT {items} FROM (SELECT {inner} FROM {tables} WHERE {where}{grouped}){having}"
-    )
+    rows = f"(SELECT {inner} FROM {tables} WHERE {where}{grouped})"
+    if step.moves:
+        moves = ", ".join(f"{move.sql} AS m{i}" for i, move in enumerate(step.moves))
+        rows = f"(SELECT *, {moves} FROM {rows})"
+    return executor.session.sql(f"SELECT {items} FROM {rows}{having}")
 
 
-def _call(step: Step, index: int, catalog: Catalog) -> str:
-    call = step.calls[index]
+def call_sql(call: Call, catalog: Catalog) -> str:
+    """An aggregate as Spark writes it; a user's own is only told by its type."""
     user = catalog.functions.aggregate(call.function)
     inner = ", ".join(call.arguments)
     where = f" FILTER (WHERE {call.condition})" if call.condition is not None else ""

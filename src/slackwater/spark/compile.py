@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from slackwater.plan.current import current_plan
 from slackwater.plan.layout import FIRST_TIME, LAST_TIME
 from slackwater.plan.model import Path, Step
 from slackwater.plan.passes import chunks, orders
@@ -16,6 +17,7 @@ from slackwater.plan.signature import Signature, probe_rows, values_listed
 from slackwater.plan.slots import Slot
 from slackwater.plan.tables import Column, Plan, Table
 from slackwater.plan.tree import Operator
+from slackwater.spark.latest import LAST, reduce_sql
 from slackwater.spark.predicates import named_predicates
 from slackwater.spark.statement import (
     BASE,
@@ -65,7 +67,9 @@ def compile_source(plan: Plan, source: str, *, stream: bool, shedding: Shedding 
         for s in plan.steps_on(source)
         if not s.step.aggregates and s.step.published and not s.step.current
     }
-    return Compiled(tuple(statements), views, emits)
+    current = current_plan(plan.catalog, source) if stream else None
+    latest = Statement(LAST, reduce_sql(current)) if current is not None else None
+    return Compiled(tuple(statements), views, emits, latest)
 
 
 def _counting(statements: list[Statement], shedding: Shedding) -> list[Statement]:

@@ -66,6 +66,8 @@ class Compiled:
     views: Mapping[str, str]
     emits: Mapping[str, str]
     """Set-valued steps: the rows they deliver."""
+    latest: Statement | None = None
+    """Reduces the rows to what each key said last, where queries read current values."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,91 @@
+"""What queries over current values ask of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.current import CurrentPlan, CurrentStep
+from slackwater.plan.model import Step
+from slackwater.plan.scope import safe_name
+from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.current.places import Places
+from slackwater.spark.execute import Executor, SparkSession
+from slackwater.spark.latest import call_types, entries_sql, items_sql, key_types, ticks_sql
+
+Answers = Callable[[datetime, "Asking"], Iterator[AnswerBatch]]
+
+
+@dataclass
+class Asking:
+    """Spark, for one turn; ``taken`` gets the answers of ticks that are too many to be held."""
+
+    plan: CurrentPlan
+    catalog: Catalog
+    executor: Executor
+    session: SparkSession
+    emitted_at: datetime
+    taken: list[AnswerBatch] = field(default_factory=list)
+
+    def flush(self, answers: Answers) -> None:
+        """Make answers of what has been evaluated so far."""
+        self.taken.extend(answers(self.emitted_at, self))
+
+    def entries(self, step: CurrentStep, keys: Places, first: int) -> pa.Table:
+        """How a query weighs the keys from a place on, by group."""
+        if first >= keys.size:
+            return pa.table({})
+        names = self.plan.stream.key
+        columns = {name: column[first:] for name, column in zip(names, keys.columns, strict=True)}
+        table = pa.table({**columns, "__key": pa.array(np.arange(first, keys.size))})
+        view = f"{safe_name(self.plan.stream.name)}__keys"
+        self._view(table, view)
+        return self.executor.collect(self.session, entries_sql(step, view))
+
+    def types(self, step: CurrentStep) -> list[pa.DataType]:
+        """What Spark's types of a query's calls are in Arrow."""
+        return call_types(self.session, self.plan, step.step, self.catalog)
+
+    def key_types(self, step: CurrentStep) -> list[pa.DataType]:
+        """The same of its group keys."""
+        return key_types(self.session, self.plan, step.step)
+
+    def signals(self, wanted: Sequence[str], rows: pa.Array) -> pa.Table:
+        """Signals of rows that were kept whole, as ``v0…``."""
+        columns = dict(zip([f.name for f in rows.type], rows.flatten(), strict=True))
+        view = f"{safe_name(self.plan.stream.name)}__kept"
+        self._view(pa.table({"__n": pa.array(np.arange(len(rows))), **columns}), view)
+        items = ", ".join(f"CAST({sql} AS DOUBLE) AS v{i}" for i, sql in enumerate(wanted))
+        sql = f"SELECT __n, {items or 'NULL'} FROM `{view}` s ORDER BY __n"
+        found = self.executor.collect(self.session, sql)
+        return found.select([f"v{i}" for i in range(len(wanted))])
+
+    def over_rows(self, step: Step, rows: pa.Table, ticks: Sequence[int]) -> pa.Table:
+        """A query over the current rows of several ticks."""
+        view = f"{safe_name(self.plan.stream.name)}__current"
+        self._view(rows, view)
+        result = self.executor.collect(self.session, ticks_sql(step, self.catalog, view))
+        if step.aggregates and not step.keys and step.having is None:
+            missing = np.setdiff1d(np.array(ticks), result["__tick"].to_numpy())
+            if len(missing):
+                # over no row at all a count is 0, and the rest NULL
+                nothing = self.executor.collect(self.session, ticks_sql(step, self.catalog, view, empty=True))
+                filled = nothing.take(pa.array(np.zeros(len(missing), np.int64)))
+                filled = filled.set_column(0, "__tick", pa.array(missing))
+                result = pa.concat_tables([result, filled.cast(result.schema)])
+        result = result.rename_columns(["at" if n == "__tick" else n for n in result.column_names])
+        return result.take(pc.sort_indices(result["at"]))
+
+    def items(self, step: Step, finished: pa.Table) -> pa.Table:
+        """The items of a query that only Spark can compute, from finished calls."""
+        self._view(finished, "finished__current")
+        return self.executor.collect(self.session, items_sql(step, "finished__current", ["at", "rows"]))
+
+    def _view(self, table: pa.Table, name: str) -> None:
+        self.executor.view_of(self.session, table, name)

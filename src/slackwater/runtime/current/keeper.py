@@ -1,0 +1,178 @@
+"""The current values of a stream between turns: in memory, and on disk as a snapshot and the turns since.
+
+What a turn took in is written under its step before its answers are released, like the panes of windows. A
+run that goes on takes the last snapshot and repeats the turns after it: the same rows and the same ticks give
+the same state.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slackwater.plan.current import CurrentPlan, current_plan
+from slackwater.plan.panes import AFTER_ALL
+from slackwater.plan.scope import safe_name
+from slackwater.plan.tables import Plan
+from slackwater.runtime.current.asking import Asking
+from slackwater.runtime.current.values import CurrentValues, Turned
+from slackwater.runtime.journal import Journal, remove, sync
+from slackwater.runtime.state import CURRENT, LogFile, StreamState
+from slackwater.runtime.work import Work
+
+SNAPSHOT_EVERY = 32
+"""Turns after which all is written anew, so that a restart repeats few."""
+NOTE = b"slackwater"
+
+
+class Keeper:
+    """Holds the current values of one stream; without queries that read them it holds nothing."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        state: StreamState,
+        stream: str,
+        plan_of: Callable[[int], Plan],
+        kept: int,
+    ) -> None:
+        self._journal = journal
+        self._state = state
+        self._stream = stream
+        self._plan_of = plan_of
+        self._kept = kept
+        self._values: CurrentValues | None = None
+        self._doomed: list[Path] = []
+
+    def turn(self, work: Work, items: pa.Table | None) -> None:
+        """Carry out a turn of the stream; its answers go to ``work``."""
+        plan = current_plan(work.plan.catalog, self._stream)
+        if plan is None:
+            self._forget()
+            return
+        ask = Asking(plan, work.plan.catalog, work.executor, work.session, work.now())
+        changed = self._go_on(plan, ask)
+        values = self._values
+        assert values is not None
+        watermark = self._state.watermark(self._stream)
+        before = work.decision.watermark if work.decision.kind == "batch" else watermark
+        turned = Turned(items, before, watermark)
+        values.turn(turned, ask)
+        ask.flush(values.answers)
+        if changed or len(self._files) >= SNAPSHOT_EVERY:
+            self._write_snapshot(work.step, work.decision.version)
+        else:
+            self._write_turn(work.step, turned)
+        if ask.taken:
+            work.answers.append(partial(iter, ask.taken))
+
+    @property
+    def _files(self) -> list[LogFile]:
+        return self._state.files.setdefault(CURRENT, [])
+
+    def _go_on(self, plan: CurrentPlan, ask: Asking) -> bool:
+        """Have values for a plan: from disk, from another plan, or new; whether all is to be kept anew."""
+        if self._values is None and self._files:
+            self._load(ask)
+        if self._values is None:
+            self._values = CurrentValues(plan, self._kept)
+            self._values.prepare(ask)
+            return True
+        if self._values.plan != plan:
+            self._values = self._values.carried(plan, ask)
+            return True
+        return False
+
+    def _load(self, ask: Asking) -> None:
+        first, *turns = self._files
+        arrays, tables = _read_parts(self._journal.root / first.path)
+        version = int(arrays.pop("version"))
+        plan = current_plan(self._plan_of(version).catalog, self._stream)
+        assert plan is not None
+        values = CurrentValues(plan, self._kept)
+        values.load(arrays, tables)
+        asked = Asking(plan, self._plan_of(version).catalog, ask.executor, ask.session, ask.emitted_at)
+        values.prepare(asked)
+        for file in turns:
+            kept = pq.read_table(self._journal.root / file.path)
+            note = json.loads(kept.schema.metadata[NOTE])
+            items = kept.replace_schema_metadata(None) if note["items"] else None
+            values.turn(Turned(items, note["before"], note["watermark"]), asked)
+            values.discard()
+        self._values = values
+
+    def _write_turn(self, step: int, turned: Turned) -> None:
+        items = turned.items
+        some = items is not None and items.num_rows > 0
+        note = {"before": turned.before, "watermark": turned.watermark, "items": some}
+        table = items if some else pa.table({"none": pa.array([], pa.int64())})
+        assert table is not None
+        table = table.replace_schema_metadata({NOTE: json.dumps(note).encode()})
+        path = self._path(f"{step:012d}.parquet")
+        temporary = path.with_suffix(".tmp")
+        pq.write_table(table, temporary)
+        self._list(temporary, path, table.num_rows)
+
+    def _write_snapshot(self, step: int, version: int) -> None:
+        assert self._values is not None
+        arrays, tables = self._values.to_parts()
+        arrays["version"] = np.array(version)
+        self._doomed += [self._journal.root / f.path for f in self._files]
+        self._files.clear()
+        path = self._path(f"{step:012d}.npz")
+        temporary = path.with_suffix(".tmp")
+        with open(temporary, "wb") as file:
+            tabled = {f"table/{n}": np.frombuffer(_bytes(t), np.uint8) for n, t in tables.items()}
+            np.savez(file, allow_pickle=False, **arrays, **tabled)
+        self._list(temporary, path, 0)
+
+    def _path(self, name: str) -> Path:
+        folder = self._journal.panes / f"{CURRENT}_{safe_name(self._stream.lower())}"
+        folder.mkdir(exist_ok=True)
+        return folder / name
+
+    def _list(self, temporary: Path, path: Path, rows: int) -> None:
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+        # no panes: times that are no bound for anything
+        name = str(path.relative_to(self._journal.root))
+        self._files.append(LogFile(name, rows, AFTER_ALL, AFTER_ALL))
+
+    def _forget(self) -> None:
+        """Let go of everything, as no query reads current values any more."""
+        self._values = None
+        listed = self._state.files.pop(CURRENT, [])
+        self._doomed += [self._journal.root / file.path for file in listed]
+
+    def bury(self) -> None:
+        """Delete what the last commit no longer lists."""
+        for path in self._doomed:
+            remove(path)
+        self._doomed.clear()
+
+
+def _bytes(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _read_parts(path: Path) -> tuple[dict[str, np.ndarray], dict[str, pa.Table]]:
+    arrays: dict[str, np.ndarray] = {}
+    tables: dict[str, pa.Table] = {}
+    with np.load(path) as kept:
+        for name in kept.files:
+            if name.startswith("table/"):
+                tables[name.removeprefix("table/")] = pa.ipc.open_stream(kept[name].tobytes()).read_all()
+            else:
+                arrays[name] = kept[name]
+    return arrays, tables

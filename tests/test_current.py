@@ -1,0 +1,115 @@
+"""Queries over current values on Spark, against the reference: every tick, whatever the batches."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agreement import differences
+from slackwater.reference.evaluate import evaluate
+from slackwater.runtime.answers import Answer
+from slackwater.runtime.testing import ListSink, run_scripted, scripted_session
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("host", pa.string()),
+        ("x", pa.float64()),
+        ("n", pa.int32()),
+        ("big", pa.int64()),
+    ]
+)
+STREAM = """CREATE STREAM load (ts TIMESTAMP, host STRING, x DOUBLE, n INT, big BIGINT) USING scripted
+  KEY host TIMESTAMP BY ts LATENESS 2 SECONDS{clauses};
+"""
+TABLE = (
+    "CREATE TABLE holdings (host STRING, account INT, qty DOUBLE) USING parquet OPTIONS (path '{path}');\n"
+)
+HOLDINGS = [
+    {"host": host, "account": account, "qty": qty}
+    for host, account, qty in [
+        ("h0", 1, 2.0), ("h0", 2, -1.0), ("h1", 1, 0.5), ("h1", 1, 1.5), ("h2", 3, 4.0), ("h3", 2, None),
+        ("h4", 3, 1.0), ("h9", 9, 1.0),
+    ]
+]  # fmt: skip
+QUERIES = """
+CREATE QUERY plain AS SELECT AVG(x) AS a, SUM(n) AS s, COUNT(*) AS c, COUNT(x) AS cx, MIN(n) AS low, MAX(x) AS high
+  FROM LATEST(load) WITH EXACT;
+CREATE QUERY hosts AS SELECT host, SUM(x) AS s, MAX(n) AS m FROM LATEST(load) WHERE host <> 'h2' GROUP BY host;
+CREATE QUERY worth AS SELECT account, SUM(qty * x) AS worth, AVG(qty * x) AS mean, COUNT(*) AS c, MIN(qty * x) AS low,
+  MAX(qty * x) AS high, SUM(qty) AS held, SUM(qty * x) / SUM(qty) AS per
+  FROM LATEST(load) JOIN holdings USING (host) GROUP BY account HAVING COUNT(*) > 0 WITH EXACT;
+CREATE QUERY part AS SELECT SUM(x) FILTER (WHERE host < 'h2') AS s, COUNT_IF(host = 'h1') AS c FROM LATEST(load);
+CREATE QUERY moving AS SELECT max_over(AVG(x), '3 seconds') AS m, min_over(SUM(n) - COUNT(*), '5 seconds') AS l,
+  max_since(SUM(x), TIMESTAMP '2026-01-01 00:00:04') AS top, AVG(x) - min_over(AVG(x), '2 seconds') AS up FROM LATEST(load);
+CREATE QUERY moved AS SELECT account, max_over(SUM(qty * x), '4 seconds') AS m FROM LATEST(load)
+  JOIN holdings USING (host) GROUP BY account;
+CREATE QUERY spread AS SELECT STDDEV(x) AS d, MEDIAN(x) AS m, SUM(big) AS b, COUNT(DISTINCT n) AS k FROM LATEST(load)
+  WHERE x > 20;
+CREATE QUERY busy AS SELECT host, x * 2 AS twice FROM LATEST(load) WHERE x > 50;
+CREATE VIEW totals AS SELECT account, SUM(qty * x) AS total FROM LATEST(load) JOIN holdings USING (host) GROUP BY account;
+CREATE QUERY top AS SELECT MAX(total) AS most, COUNT(*) AS accounts FROM totals;
+CREATE QUERY unknown AS SELECT host, SUM(qty) AS q, COUNT(*) AS c FROM LATEST(load) LEFT JOIN holdings USING (host) GROUP BY host;
+"""  # fmt: skip
+
+
+def rows_of(seed: int, count: int = 120, disorder: float = 1.5) -> list[dict[str, Any]]:
+    """Rows of a few hosts over some seconds, in order of arrival, some of them late."""
+    random = Random(seed)
+    made = []
+    for number in range(count):
+        at = number * 0.12
+        made.append(
+            {
+                "ts": EPOCH + timedelta(seconds=round(max(0.0, at - random.random() * disorder), 3)),
+                "host": random.choice(["h0", "h1", "h2", "h3", "h4", "h5"])
+                if number > 20
+                else f"h{number % 3}",
+                "x": None if random.random() < 0.1 else round(random.gauss(50, 20), 3),
+                "n": None if random.random() < 0.1 else random.randrange(100),
+                "big": random.randrange(2**55, 2**60),
+            }
+        )
+    return made
+
+
+def cut(rows: list[dict[str, Any]], size: int) -> list[list[dict[str, Any]]]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def tables(batches: list[list[dict[str, Any]]]) -> list[pa.Table]:
+    return [pa.Table.from_pylist(batch, schema=SCHEMA) for batch in batches]
+
+
+@pytest.fixture(scope="module")
+def holdings(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("holdings") / "holdings.parquet"
+    pq.write_table(pa.Table.from_pylist(HOLDINGS), path)
+    return TABLE.format(path=path)
+
+
+@pytest.mark.parametrize(
+    ("seed", "size", "disorder", "clauses"),
+    [(1, 40, 1.5, " TICK 500 MILLISECONDS"), (2, 13, 6.0, "")],
+)
+def test_every_tick_is_what_the_reference_says(spark, holdings, seed, size, disorder, clauses):
+    sql = STREAM.format(clauses=clauses) + holdings + QUERIES
+    batches = cut(rows_of(seed, disorder=disorder), size)
+    expected = evaluate(sql, {"load": batches}, {"holdings": HOLDINGS})
+    found = run_scripted(spark, sql, {"load": tables(batches)})
+    assert differences(found, expected) == ""
+    assert {a.query for a in found} == {q.name for q in scripted_queries(sql)}
+
+
+def scripted_queries(sql: str) -> list[Any]:
+    from slackwater.language.parse import parse
+    from slackwater.language.statements import CreateQuery
+
+    return [s for s in parse(sql) if isinstance(s, CreateQuery)]
