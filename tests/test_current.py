@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 
 from agreement import differences
 from slackwater.reference.evaluate import evaluate
-from slackwater.runtime.answers import Answer
-from slackwater.runtime.testing import ListSink, run_scripted, scripted_session
+from slackwater.runtime.testing import run_scripted
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(

@@ -221,13 +221,17 @@ def _computed(node: exp.Expr, columns: Mapping[str, Floats]) -> Floats:
     if isinstance(node, exp.Paren):
         return _computed(node.this, columns)
     if isinstance(node, exp.Neg):
-        return np.negative(_computed(node.this, columns))
+        negated: Floats = -_computed(node.this, columns)
+        return negated
     left, right = _computed(node.args["this"], columns), _computed(node.args["expression"], columns)
+    found: Floats
     if isinstance(node, exp.Div):
-        return np.divide(left, right, out=np.full(left.shape, np.nan), where=right != 0)
-    if isinstance(node, exp.Mul):
-        return np.multiply(left, right)
-    return np.add(left, right) if isinstance(node, exp.Add) else np.subtract(left, right)
+        found = np.divide(left, right, out=np.full(left.shape, np.nan), where=right != 0)
+    elif isinstance(node, exp.Mul):
+        found = left * right
+    else:
+        found = left + right if isinstance(node, exp.Add) else left - right
+    return found
 
 
 @cache

@@ -49,6 +49,7 @@ ANSWER_SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("met", pa.bool_()),
         ("emitted_at", _TIME),
+        ("slope", pa.float64()),
     ]
 )
 # rows turned into text at a time: enough to spread the cost of the calls, small beside the batch
@@ -82,6 +83,8 @@ class AnswerBatch:
     rows: Micros | None = None
     met: bool | npt.NDArray[np.bool_] = True
     emitted_at: datetime
+    slope: npt.NDArray[np.float64] | None = None
+    """By how much each answer moves in a second until the next one."""
 
     def __post_init__(self) -> None:
         expected = len(self.value)
@@ -143,11 +146,24 @@ class AnswerBatch:
             "rows": pa.nulls(size, pa.int64()) if self.rows is None else pa.array(self.rows, pa.int64()),
             "met": _spread(self.met, pa.bool_(), size),
             "emitted_at": pa.repeat(pa.scalar(to_micros(self.emitted_at), pa.int64()), size).cast(_TIME),
+            "slope": pa.nulls(size, pa.float64()) if self.slope is None else pa.array(self.slope),
         }
         return pa.table(columns, schema=ANSWER_SCHEMA)
 
     def _columns(self) -> Iterator[tuple[str, Any]]:
-        names = ("query", "window_start", "window_end", "at", "value", "low", "high", "rate", "rows", "met")
+        names = (
+            "query",
+            "window_start",
+            "window_end",
+            "at",
+            "value",
+            "low",
+            "high",
+            "rate",
+            "rows",
+            "met",
+            "slope",
+        )
         for name in names:
             column = getattr(self, name)
             if isinstance(column, pa.Array | np.ndarray):
@@ -171,9 +187,10 @@ class AnswerBatch:
             _spread(self.rate, pa.float64(), size).to_pylist(),
             [None] * size if self.rows is None else self.rows.tolist(),
             _spread(self.met, pa.bool_(), size).to_pylist(),
+            [None] * size if self.slope is None else self.slope.tolist(),
             strict=True,
         )
-        for query, start, end, at, group, value_, low, high, rate, rows, met in columns:
+        for query, start, end, at, group, value_, low, high, rate, rows, met, slope in columns:
             yield Answer(
                 query=query,
                 column=self.column,
@@ -190,6 +207,7 @@ class AnswerBatch:
                 rows=rows,
                 met=met,
                 emitted_at=self.emitted_at,
+                slope=slope,
             )
 
     def _json_lines(self) -> bytes:
@@ -211,6 +229,8 @@ class AnswerBatch:
         pieces += [f',"confidence":{json_text(self.confidence)},"how":{json_text(self.how)}']
         pieces += [',"rate":', _json_piece(self.rate), ',"rows":', _json_piece(self.rows)]
         pieces += [',"met":', _json_piece(self.met), f',"emitted_at":"{time_text(self.emitted_at)}"']
+        if self.slope is not None:
+            pieces += [',"slope":', _json_piece(self.slope)]
         pieces += [self._types_piece(), "}\n"]
         lines = pc.binary_join_element_wise(*_merged(pieces), "")
         offsets = np.frombuffer(lines.buffers()[1], np.int32)[: len(lines) + 1]

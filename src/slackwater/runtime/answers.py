@@ -20,7 +20,8 @@ class Answer:
     """One value of one aggregate column, for one window (or one time) and one group.
 
     With probability `confidence` the truth lies in [`low`, `high`]. `rate` is the effective sampling rate,
-    `rows` what the estimate rests on, and `met` says whether the contract held.
+    `rows` what the estimate rests on, and `met` says whether the contract held. With a `slope` the answer
+    moves until the next one, by so much a second.
     """
 
     query: str
@@ -38,6 +39,7 @@ class Answer:
     rows: int | None = None
     met: bool
     emitted_at: datetime
+    slope: float | None = None
 
     def __post_init__(self) -> None:
         for moment in (self.window_start, self.window_end, self.at, self.emitted_at):
@@ -54,7 +56,8 @@ class Answer:
     def to_json_line(self) -> str:
         """The answer as one JSON object on one line, without the line's end.
 
-        A last field `types` is there only if a value is of a type that JSON cannot show, such as a decimal.
+        `slope` is there only if the answer has one. A last field `types` is there only if a value is of a
+        type that JSON cannot show, such as a decimal.
         """
         keys = ",".join(f"{json_text(name)}:{json_text(value)}" for name, value in self.keys)
         fields = {
@@ -74,6 +77,8 @@ class Answer:
             "met": json_text(self.met),
             "emitted_at": _time_json(self.emitted_at),
         }
+        if self.slope is not None:
+            fields["slope"] = json_text(self.slope)
         value_type = type_name(self.value) or type_name(self.low) or type_name(self.high)
         key_types = {name: type_name(value) for name, value in self.keys}
         line = ",".join(f'"{name}":{text}' for name, text in fields.items())
@@ -101,6 +106,7 @@ class Answer:
             rows=fields["rows"],
             met=fields["met"],
             emitted_at=restore(fields["emitted_at"], "timestamp"),
+            slope=float(fields["slope"]) if fields.get("slope") is not None else None,
         )
 
 

@@ -103,15 +103,33 @@ class Matrix:
         part._data = {name: data[place] for name, data in self._data.items()}
         return part
 
+    @property
+    def signals(self) -> int:
+        return len(self._signals)
+
+    def with_data(self, data: Floats) -> csr_array:
+        """The entries with other numbers."""
+        return csr_array((data, self._key, self._start), shape=(self.size, self.width))
+
+    def counted(self, index: int, values: Values) -> Floats:
+        """How many rows count in a call."""
+        there = self._there(self.form.calls[index], values)
+        found: Floats = self.weights(f"n{index}") @ there.astype(np.float64)
+        return found
+
+    def counts(self, index: int, values: Values) -> Floats:
+        """For each entry 1 where its key counts in a call, else 0."""
+        return self._there(self.form.calls[index], values)[self._key].astype(np.float64)
+
     def lengths(self) -> Ints:
         """How many entries each row has."""
         return np.diff(self._start)
 
     def rows_with(self, keys: Bools) -> Bools:
         """The rows that some of the keys are in."""
-        hit = keys[self._key]
+        row = np.repeat(np.arange(self.size), self.lengths())
         found = np.zeros(self.size, bool)
-        found[self._row[hit]] = True
+        found[row[keys[self._key]]] = True
         return found
 
     def present(self, values: Values) -> Bools:

@@ -11,7 +11,7 @@ from slackwater.plan.model import Move
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import Ints
 
-LANDMARK_TICKS = 64
+LANDMARK_TICKS = 256
 """Ticks that rows which come late can still repair, where an extreme is taken since a landmark."""
 
 

@@ -14,11 +14,13 @@ from slackwater.plan.current import CurrentPlan, CurrentStep
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.current.asking import Asking
+from slackwater.runtime.current.deferred import DeferredQuery
 from slackwater.runtime.current.exact import AT_A_TIME, ExactQuery
 from slackwater.runtime.current.history import History
 from slackwater.runtime.current.matrix import Matrix, Values
 from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.runtime.current.places import Places
+from slackwater.runtime.current.pulse import Pulse
 from slackwater.runtime.current.rows import RowQueries
 from slackwater.statistics.series import Bools, Ints, Series
 
@@ -43,19 +45,21 @@ class CurrentValues:
         span, ticks = _reach(plan.steps)
         self.history = History(len(plan.signals), span, ticks) if span or ticks else None
         self.rows = RowQueries(plan)
-        self.exact = {
-            step.step.name.lower(): ExactQuery(Matrix(step, plan.signals))
-            for step in plan.steps
-            if step.linear is not None
+        linear = [step for step in plan.steps if step.linear is not None]
+        self.exact = {_name(s): ExactQuery(Matrix(s, plan.signals)) for s in linear if s.drift is None}
+        self.deferred = {
+            _name(s): DeferredQuery(Matrix(s, plan.signals)) for s in linear if s.drift is not None
         }
+        self.pulse = Pulse(plan)
         self._pending: list[pa.Table] = []
 
-    def _matrices(self) -> Iterator[Matrix]:
-        yield from (query.matrix for query in self.exact.values())
+    @property
+    def _queries(self) -> dict[str, ExactQuery | DeferredQuery]:
+        return {**self.exact, **self.deferred}
 
     def prepare(self, ask: Asking) -> None:
         """Ask how each query weighs the keys that are there; its groups may be known from before."""
-        for query in self.exact.values():
+        for query in self._queries.values():
             query.types = ask.types(query.matrix.step)
             query.matrix.extend(ask.entries(query.matrix.step, self.keys, 0), self.series.size)
 
@@ -64,14 +68,24 @@ class CurrentValues:
         if turned.items is not None and turned.items.num_rows:
             self._take_in(turned.items, turned.before, ask)
         closed = self._closed(turned.watermark)
-        if closed is None:
+        if closed is not None:
+            cells = closed["cell"].to_numpy()
+            starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
+            for start, stop in zip(starts, np.append(starts[1:], len(cells)), strict=True):
+                self._silence(int(cells[start]))
+                self._tick(int(cells[start]), closed.slice(start, stop - start))
+                held = [query.held for query in self._queries.values()]
+                if sum(held) > AT_A_TIME or self.rows.held > AT_A_TIME:
+                    ask.flush(self.answers)
+        if turned.watermark < AFTER_ALL:
+            self._silence(turned.watermark)
+
+    def _silence(self, until: int) -> None:
+        """Go on answering while keys are interrupted and nothing comes."""
+        if not self.deferred:
             return
-        cells = closed["cell"].to_numpy()
-        starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
-        for start, stop in zip(starts, np.append(starts[1:], len(cells)), strict=True):
-            self._tick(int(cells[start]), closed.slice(start, stop - start))
-            if sum(query.held for query in self.exact.values()) > AT_A_TIME or self.rows.held > AT_A_TIME:
-                ask.flush(self.answers)
+        for now in self.pulse.between(until, self.series):
+            self._defer(now, np.zeros(self.series.size, bool))
 
     def _take_in(self, items: pa.Table, before: int, ask: Asking) -> None:
         """Find the places of keys, ask for the weights of new ones, and let late rows repair the past."""
@@ -83,8 +97,11 @@ class CurrentValues:
             self.series.grow(self.keys.size)
             if self.history is not None:
                 self.history.grow(self.series.size)
-            for matrix in self._matrices():
-                matrix.extend(ask.entries(matrix.step, self.keys, known), self.series.size)
+            for query in self._queries.values():
+                matrix = query.matrix
+                touched = matrix.extend(ask.entries(matrix.step, self.keys, known), self.series.size)
+                if isinstance(query, DeferredQuery):
+                    query.wake(np.isin(np.arange(matrix.size), touched))
         late = pc.less(items["cell"], before)
         self._repair(items.filter(late))
         on_time = items.filter(pc.invert(late))
@@ -98,6 +115,7 @@ class CurrentValues:
         times, key = late["t"].to_numpy(), late["key"].to_numpy()
         values, there = self._signals(late)
         repaired = False
+        self.pulse.changed(np.unique(key), self.series.size)
         for one in np.unique(key):
             chosen = np.flatnonzero(key == one)
             own = (int(one), times[chosen], values[:, chosen], there[:, chosen])
@@ -145,6 +163,8 @@ class CurrentValues:
     def _tick(self, now: int, items: pa.Table) -> None:
         key: Ints = items["key"].to_numpy()
         values, there = self._signals(items)
+        flipped = np.zeros(self.series.size, bool)
+        flipped[key] = (self.series.there[:, key] != there).any(axis=0) | ~self.series.known[key]
         self.series.take(key, items["t"].to_numpy(), values, there)
         self.rows.take(items)
         if self.history is not None:
@@ -153,16 +173,29 @@ class CurrentValues:
         for query in self.exact.values():
             query.tick(now, current)
         self.rows.tick(now)
+        if self.deferred:
+            self._defer(now, flipped)
+
+    def _defer(self, now: int, flipped: Bools) -> None:
+        """Evaluate what is due; ``flipped`` are keys that have come, or whose values have come or gone."""
+        tick, changed = self.pulse.tick(now, self.series, self.history)
+        changed |= flipped
+        for query in self.deferred.values():
+            if changed.any():
+                query.wake(query.matrix.rows_with(changed))
+            query.tick(tick)
 
     def answers(self, emitted_at: datetime, ask: Asking) -> Iterator[AnswerBatch]:
         """What has been evaluated since the last call."""
         for query in self.exact.values():
             yield from query.answers(emitted_at, ask.items)
+        for deferred in self.deferred.values():
+            yield from deferred.answers(emitted_at)
         yield from self.rows.answers(emitted_at, ask)
 
     def discard(self) -> None:
         """Let go of what has been evaluated: it was delivered before."""
-        for query in self.exact.values():
+        for query in self._queries.values():
             query.discard()
         self.rows.discard()
 
@@ -191,6 +224,11 @@ class CurrentValues:
             before = self.exact.get(name)
             if before is not None and before.step == query.step:
                 query.matrix.groups, query.moving = before.matrix.groups, before.moving
+        for name, deferred in after.deferred.items():
+            cached = self.deferred.get(name)
+            if cached is not None and cached.step == deferred.step:
+                deferred.matrix.groups, deferred.items = cached.matrix.groups, cached.items
+        after.pulse.carry(self.pulse)
         for pending in self._pending:
             kept = pending.select(["cell", "t", "key", "r"])
             signals = ask.signals(plan.signals, _whole(pending["r"]))
@@ -207,7 +245,8 @@ class CurrentValues:
         tables = {"keys": self.keys.table()} | ({"rows": pa.table({"r": rows})} if rows is not None else {})
         if self.history is not None:
             arrays |= {f"history.{n}": a for n, a in self.history.to_arrays().items()}
-        for name, query in self.exact.items():
+        arrays |= {f"pulse.{n}": a for n, a in self.pulse.to_arrays().items()}
+        for name, query in self._queries.items():
             arrays |= {f"query.{name}/{n}": a for n, a in query.to_arrays().items()}
             if query.matrix.grouped:
                 tables[f"groups.{name}"] = query.matrix.groups.table()
@@ -223,11 +262,16 @@ class CurrentValues:
         self.series.load(_below("series.", arrays))
         if self.history is not None:
             self.history.load(_below("history.", arrays))
-        for name, query in self.exact.items():
+        self.pulse.load(_below("pulse.", arrays))
+        for name, query in self._queries.items():
             query.load(_below(f"query.{name}/", arrays))
             if f"groups.{name}" in tables:
                 query.matrix.groups.load(tables[f"groups.{name}"])
         self._pending = [tables["pending"]] if "pending" in tables else []
+
+
+def _name(step: CurrentStep) -> str:
+    return step.step.name.lower()
 
 
 def _below(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,0 +1,72 @@
+"""The value, drift and variance of what is linear in the signals, for some rows of a matrix (equation 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from slackwater.plan.linear import computed
+from slackwater.runtime.current.matrix import Called, Matrix, Values
+from slackwater.statistics.diffusion import Floats
+from slackwater.statistics.series import Series
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An item, or what an extreme is taken of: SQL over the calls, of which some move with the signals."""
+
+    sql: str
+    moving: tuple[int, ...]
+    """The calls that move."""
+
+    def value(self, matrix: Matrix, values: Values) -> Floats:
+        """Its value for each row, or row and time; NaN where it has none."""
+        calls = [matrix.call(index, values) for index in range(len(matrix.form.calls))]
+        found = computed(self.sql, _columns(calls))
+        return np.where(matrix.present(values), found, np.nan)
+
+    def weights(self, matrix: Matrix, values: Values) -> list[csr_array]:
+        """By signal: how each row weighs each key, now that keys have or have not a value.
+
+        What it is made of may itself be divided by calls that stay, such as SUM(qty * price) / SUM(qty).
+        """
+        calls = [matrix.call(index, values) for index in range(len(matrix.form.calls))]
+        still = _columns(calls) | {f"a{index}": np.zeros(matrix.size) for index in self.moving}
+        base = computed(self.sql, still) if still else np.zeros(matrix.size)
+        lengths = matrix.lengths()
+        data = [np.zeros(matrix.entries) for _ in range(matrix.signals)]
+        for index in self.moving:
+            call = matrix.form.calls[index]
+            factor = computed(self.sql, still | {f"a{index}": np.ones(matrix.size)}) - base
+            if call.function == "avg":
+                counted = matrix.counted(index, values)
+                factor = np.divide(factor, counted, out=np.zeros(matrix.size), where=counted > 0)
+            spread = np.repeat(np.nan_to_num(factor), lengths)
+            for place, term in enumerate(call.terms):
+                if term.signal is not None:
+                    weighed = matrix.weights(f"w{index}_{place}").data
+                    data[matrix.place_of(term.signal)] += spread * weighed * matrix.counts(index, values)
+        return [matrix.with_data(column) for column in data]
+
+
+def _columns(calls: list[Called]) -> dict[str, Floats]:
+    return {f"a{i}": np.where(c.there, c.value, np.nan) for i, c in enumerate(calls)}
+
+
+def motion(weights: list[csr_array], series: Series) -> tuple[Floats, Floats]:
+    """Drift and variance per second of each row, as sums over its keys (equation 6).
+
+    NaN variance where nothing is known yet of one of its keys.
+    """
+    drift = np.zeros(weights[0].shape[0]) if weights else np.zeros(0)
+    variance = np.zeros(drift.shape)
+    for signal, matrix in enumerate(weights):
+        drift += matrix @ series.drift[signal]
+        squared = csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+        variance += squared @ np.nan_to_num(series.variance[signal])
+        unknown = np.isnan(series.variance[signal]).astype(np.float64)
+        blind = csr_array((np.abs(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape) @ unknown
+        variance[blind > 0] = np.nan
+    return drift, variance

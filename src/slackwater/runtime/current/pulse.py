@@ -1,0 +1,110 @@
+"""The beat of a stream's ticks: how far apart they are, which keys have fallen silent, when to look again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from slackwater.plan.current import CurrentPlan
+from slackwater.runtime.current.evaluating import Tick
+from slackwater.runtime.current.history import History
+from slackwater.runtime.current.matrix import Values
+from slackwater.statistics.series import Bools, Ints, Series
+
+GAPS = 9
+"""Ticks whose distance tells how far the next one is."""
+RESTING_TICKS = 5
+"""While a key is interrupted its queries are evaluated every so many ticks."""
+LONGEST_TICKS = 128
+"""No evaluation is put off for longer: how a stream moves may have changed."""
+ESTIMATED_TICKS = 16
+"""Drift and diffusion are estimated anew after so many ticks at the latest."""
+JUMP = 4.0
+"""A variance that has grown by so much asks for a new look at all that it is part of."""
+SILENT_TICKS_AT_MOST = 512
+"""Evaluations of one turn while nothing comes."""
+
+
+class Pulse:
+    """What the ticks of a stream have been like."""
+
+    def __init__(self, plan: CurrentPlan) -> None:
+        self._plan = plan
+        self.last: int | None = None
+        """The last tick."""
+        self.gaps: list[int] = []
+        self.silent: Bools = np.empty(0, bool)
+        self._changed: Bools = np.empty(0, bool)
+
+    @property
+    def gap(self) -> int:
+        """How far apart ticks are, as the last ones tell."""
+        return int(np.median(self.gaps)) if self.gaps else self._plan.tick
+
+    @property
+    def resting(self) -> int:
+        return RESTING_TICKS * self.gap
+
+    def changed(self, keys: Ints, size: int) -> None:
+        """Take note of keys whose past was repaired."""
+        self._changed = _widened(self._changed, size)
+        self._changed[keys] = True
+
+    def tick(self, now: int, series: Series, history: History | None) -> tuple[Tick, Bools]:
+        """What is known at a tick, and the keys of which something has changed that is no drift."""
+        if self.last is not None and now > self.last:
+            self.gaps = [*self.gaps, now - self.last][-GAPS:]
+        self.last = now
+        changed, self._changed = _widened(self._changed, series.size), np.empty(0, bool)
+        before = series.variance.copy()
+        estimated = series.estimate(now, ESTIMATED_TICKS * self.gap, self.resting)
+        if len(estimated):
+            with np.errstate(invalid="ignore"):
+                changed[estimated] |= (series.variance[:, estimated] > JUMP * before[:, estimated]).any(
+                    axis=0
+                )
+        silent = series.overdue(now, self._plan.stream.interrupted)
+        changed |= silent != _widened(self.silent, series.size)
+        self.silent = silent
+        values = Values(series.value, series.there, series.known)
+        if silent.any():
+            since = np.where(silent, (now - series.time) / 1e6, 0.0)
+            values = Values(series.value + series.drift * since, series.there, series.known)
+        longest = LONGEST_TICKS * self.gap
+        return Tick(now, self.gap, series, values, silent, history, longest, self.resting), changed
+
+    def between(self, until: int, series: Series) -> Iterator[int]:
+        """Times before ``until`` at which nothing has come, and keys that are interrupted are looked at."""
+        if self.last is None:
+            return
+        width = self._plan.tick
+        for _ in range(SILENT_TICKS_AT_MOST):
+            now = -(-(self.last + self.resting) // width) * width
+            if now >= until or not series.overdue(now, self._plan.stream.interrupted).any():
+                return
+            gaps = self.gaps
+            yield now
+            # these are our own, and say nothing of the stream
+            self.gaps = gaps
+
+    def carry(self, before: Pulse) -> None:
+        self.last, self.gaps, self.silent = before.last, before.gaps, before.silent
+
+    def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        last = [] if self.last is None else [self.last]
+        return {
+            "last": np.array(last, np.int64),
+            "gaps": np.array(self.gaps, np.int64),
+            "silent": self.silent,
+        }
+
+    def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        self.last = int(arrays["last"][0]) if len(arrays["last"]) else None
+        self.gaps = [int(g) for g in arrays["gaps"]]
+        self.silent = np.array(arrays["silent"], bool)
+
+
+def _widened(mask: Bools, size: int) -> Bools:
+    return np.concatenate([mask, np.zeros(size - len(mask), bool)])

@@ -1,0 +1,221 @@
+"""Deferred evaluation of current values, without Spark: promises kept, interruptions bridged, nothing lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from current_harness import SECOND, DirectAsking, items, run, values_of
+from slackwater.runtime.answers import Answer
+
+STREAM = "CREATE STREAM t (ts TIMESTAMP, k BIGINT, x DOUBLE) USING scripted KEY k TIMESTAMP BY ts{clauses};\n"
+
+
+def walks(count: int, ticks: int, seed: int, sigma: float = 1.0, drift: float = 0.0) -> np.ndarray:
+    steps = np.random.default_rng(seed).normal(drift, sigma, (ticks, count))
+    return 1000 + np.cumsum(steps, axis=0)
+
+
+def rows_of(x: np.ndarray, first: int, stop: int, silent: frozenset[int] = frozenset()):
+    return [(t, k, x[t, k]) for t in range(first, stop) for k in range(x.shape[1]) if k not in silent]
+
+
+def answered(query: str, x: np.ndarray, batch: int = 50, clauses: str = "", weights=None) -> list[Answer]:
+    values = values_of(STREAM.format(clauses=clauses) + f"CREATE QUERY q AS {query};")
+    ask = DirectAsking(weights)
+    values.prepare(ask)
+    found = []
+    for first in range(0, len(x), batch):
+        stop = min(first + batch, len(x))
+        found += run(values, ask, items(rows_of(x, first, stop)), first, stop)
+    return found
+
+
+def cached(found: list[Answer], ticks: int) -> np.ndarray:
+    """The answer that a reader has at each tick."""
+    kept = np.full(ticks, np.nan)
+    for answer in found:
+        if answer.value is None:
+            continue
+        since = int(answer.at.timestamp())
+        slope = answer.slope or 0.0
+        kept[since:] = answer.value + slope * np.arange(ticks - since)
+    return kept
+
+
+WARM = 200
+TRUE = {
+    "AVG(x)": lambda a: a,
+    "max_over(AVG(x), '60 seconds')": lambda a: np.array([a[max(0, t - 60) : t + 1].max() for t in range(len(a))]),
+    "min_over(AVG(x), '60 seconds')": lambda a: np.array([a[max(0, t - 60) : t + 1].min() for t in range(len(a))]),
+    "max_since(AVG(x), TIMESTAMP '1970-01-01 00:01:00')": lambda a: np.array(
+        [a[60 : t + 1].max() if t >= 60 else np.nan for t in range(len(a))]
+    ),
+}
+
+
+@pytest.mark.parametrize("item", TRUE)
+@pytest.mark.parametrize("belief", [0.85, 0.95])
+def test_the_cached_answer_is_within_the_bound_as_often_as_is_believed(item: str, belief: float):
+    x = walks(9, 1200, seed=5, drift=0.05)
+    found = answered(f"SELECT {item} AS a FROM LATEST(t) WITH DRIFT 3 BELIEF {belief:.0%}", x)
+    truth = TRUE[item](x.mean(axis=1))
+    right = np.abs(cached(found, len(x)) - truth)[WARM:] <= 3
+    assert right.mean() >= belief
+    assert len(found) < len(x) / 4, "and most evaluations are saved"
+    assert all(a.how == "deferred" and a.met and a.confidence == belief for a in found)
+    assert all(a.value == pytest.approx(truth[int(a.at.timestamp())]) for a in found if a.at.timestamp() >= 60)
+
+
+def test_the_answers_do_not_depend_on_the_batches():
+    x = walks(4, 300, seed=2)
+    query = "SELECT AVG(x) AS a, max_over(SUM(x), '20 seconds') AS m FROM LATEST(t) WITH DRIFT 1 BELIEF 90%"
+    one, other = answered(query, x, batch=7), answered(query, x, batch=300)
+    assert sorted(one, key=lambda a: (a.column, a.at)) == sorted(other, key=lambda a: (a.column, a.at))
+
+
+def test_an_answer_that_moves_needs_fewer_evaluations_of_what_drifts():
+    x = walks(9, 1000, seed=3, sigma=0.2, drift=0.5)
+    plain = answered("SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%", x)
+    moving = answered("SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90% EXTRAPOLATE", x)
+    assert len(moving) < len(plain) / 4
+    right = np.abs(cached(moving, len(x)) - x.mean(axis=1))[WARM:] <= 2
+    assert right.mean() >= 0.9
+    assert moving[-1].slope == pytest.approx(0.5, abs=0.3)
+    assert plain[-1].slope is None
+
+
+def test_groups_weigh_their_keys_and_a_weight_may_be_negative():
+    x = walks(3, 400, seed=4)
+    weights = [(7, 0, 2.0), (7, 1, -1.0), (8, 2, 3.0)]
+    found = answered("SELECT k AS g, SUM(x) AS a FROM LATEST(t) GROUP BY k WITH DRIFT 2 BELIEF 90%", x, weights=weights)
+    for group, truth in ((7, 2 * x[:, 0] - x[:, 1]), (8, 3 * x[:, 2])):
+        mine = [a for a in found if a.group["g"] == group]
+        assert len(mine) > 3
+        assert all(a.value == pytest.approx(truth[int(a.at.timestamp())]) for a in mine)
+
+
+def test_a_relative_bound_of_a_value_that_is_0_evaluates_at_every_tick():
+    x = np.zeros((50, 2))
+    x[:, 0] = np.sin(np.arange(50))
+    x[:, 1] = -x[:, 0]
+    found = answered("SELECT SUM(x) AS a FROM LATEST(t) WITH DRIFT 10% BELIEF 90%", x)
+    assert len(found) == 50
+
+
+def test_values_that_never_change_are_evaluated_seldom():
+    found = answered("SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 1 BELIEF 90%", np.full((500, 3), 7.0))
+    assert 1 <= len(found) < 20
+    assert {a.value for a in found} == {7.0}
+
+
+def test_a_new_key_is_answered_at_once():
+    values = values_of(STREAM.format(clauses="") + "CREATE QUERY q AS SELECT SUM(x) AS a, COUNT(*) AS c FROM LATEST(t) WITH DRIFT 5;")
+    ask = DirectAsking()
+    values.prepare(ask)
+    x = np.full((100, 2), 10.0)
+    run(values, ask, items(rows_of(x, 0, 100)), 0, 100)
+    found = run(values, ask, items([(100, 0, 10.0), (100, 5, 500.0)]), 100, 101)
+    assert {(a.column, a.value) for a in found} == {("a", 520.0), ("c", 3)}
+    found = run(values, ask, items([(101, 5, None)]), 101, 102)
+    assert {(a.column, a.value) for a in found} == {("a", 20.0), ("c", 3)}, "and so is a value that is gone"
+
+
+def test_a_kept_state_goes_on_as_if_nothing_had_been():
+    x = walks(5, 400, seed=6)
+    sql = STREAM.format(clauses="") + (
+        "CREATE QUERY q AS SELECT AVG(x) AS a, max_over(AVG(x), '30 seconds') AS m, "
+        "min_since(AVG(x), TIMESTAMP '1970-01-01') AS l FROM LATEST(t) WITH DRIFT 1 BELIEF 90%;"
+    )
+    one, ask = values_of(sql), DirectAsking()
+    one.prepare(ask)
+    run(one, ask, items(rows_of(x, 0, 200)), 0, 195)
+    other = values_of(sql)
+    arrays, tables = one.to_parts()
+    other.load({n: np.array(a) for n, a in arrays.items()}, tables)
+    other.prepare(ask)
+    for first in range(200, 400, 20):
+        more = items(rows_of(x, first, first + 20))
+        assert run(other, ask, more, first - 5, first + 15) == run(one, ask, more, first - 5, first + 15)
+
+
+def interrupted(length: int, item: str = "AVG(x)", seed: int = 11, clauses: str = "") -> tuple[list[Answer], np.ndarray]:
+    """Answers while two of nine keys are silent from tick 300 on, and the truth."""
+    x = walks(9, 320 + length, seed=seed)
+    values = values_of(STREAM.format(clauses=clauses) + f"CREATE QUERY q AS SELECT {item} AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;")
+    ask = DirectAsking()
+    values.prepare(ask)
+    run(values, ask, items(rows_of(x, 0, 300)), 0, 300)
+    found = []
+    for first in range(300, 300 + length):
+        found += run(values, ask, items(rows_of(x, first, first + 1, frozenset({0, 1}))), first, first + 1)
+    back = run(values, ask, items(rows_of(x, 300 + length, 320 + length)), 300 + length, 320 + length)
+    return found + back, TRUE[item](x.mean(axis=1))
+
+
+def test_answers_go_on_through_an_interruption_and_say_how_wrong_they_may_be():
+    inside = widths = 0
+    total = 0
+    for seed in range(12):
+        found, truth = interrupted(60, seed=seed)
+        modelled = [a for a in found if a.how == "modelled"]
+        assert modelled[0].at.timestamp() <= 305, "three usual gaps after the last item"
+        assert all(a.at.timestamp() < 361 for a in modelled)
+        wide = [a.high - a.low for a in modelled]
+        assert wide == sorted(wide) or np.all(np.diff(wide) > -0.5), "the longer, the less is known"
+        inside += sum(a.low <= truth[int(a.at.timestamp())] <= a.high for a in modelled)
+        total += len(modelled)
+        widths += sum(wide)
+        after = [a for a in found if a.at.timestamp() >= 360]
+        assert after, "the answer is mended when the data is back"
+        assert after[0].how == "deferred"
+        assert after[0].value == pytest.approx(truth[360])
+    assert inside / total >= 0.88
+    assert widths / total < 12
+
+
+@pytest.mark.parametrize("item", ["max_over(AVG(x), '60 seconds')", "max_since(AVG(x), TIMESTAMP '1970-01-01 00:01:00')"])
+def test_extremes_go_on_too(item: str):
+    inside = total = 0
+    for seed in range(10):
+        found, truth = interrupted(40, item, seed=seed)
+        modelled = [a for a in found if a.how == "modelled"]
+        inside += sum(a.low <= truth[int(a.at.timestamp())] <= a.high for a in modelled)
+        total += len(modelled)
+    assert total > 50
+    assert inside / total >= 0.88
+
+
+def test_how_long_a_silence_may_be_can_be_declared():
+    found, _ = interrupted(60, clauses=" INTERRUPTED AFTER 30 SECONDS")
+    modelled = [a for a in found if a.how == "modelled"]
+    assert modelled[0].at.timestamp() >= 329
+
+
+def test_answers_go_on_while_nothing_comes_at_all():
+    x = walks(3, 100, seed=1)
+    values = values_of(STREAM.format(clauses="") + "CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;")
+    ask = DirectAsking()
+    values.prepare(ask)
+    run(values, ask, items(rows_of(x, 0, 100)), 0, 100)
+    found = run(values, ask, None, 100, 150)
+    assert len(found) >= 5
+    assert {a.how for a in found} == {"modelled"}
+    assert all(100 < a.at.timestamp() < 150 for a in found)
+
+
+def test_a_backlog_that_comes_late_mends_the_past():
+    x = walks(3, 200, seed=8)
+    sql = STREAM.format(clauses="") + "CREATE QUERY q AS SELECT max_over(SUM(x), '50 seconds') AS m FROM LATEST(t) WITH DRIFT 0 BELIEF 90%;"
+    values, ask = values_of(sql), DirectAsking()
+    values.prepare(ask)
+    x[150, 0] += 500
+    run(values, ask, items(rows_of(x, 0, 140)), 0, 140)
+    run(values, ask, items(rows_of(x, 140, 180, frozenset({0}))), 140, 180)
+    backlog = [(t, 0, x[t, 0]) for t in range(140, 181)]
+    found = run(values, ask, items([*backlog, *rows_of(x, 180, 182, frozenset({0}))]), 180, 182)
+    assert found[0].at.timestamp() == 180
+    assert found[0].value == pytest.approx(x.sum(axis=1)[130:181].max())
+    buffer, *_ = values.series.buffers(np.array([0]))
+    assert buffer[0, -1] == 180 * SECOND
+    assert (np.diff(buffer[0]) == SECOND).all()
