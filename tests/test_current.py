@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,8 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from agreement import differences
+from slackwater.planners.ruling import FixedRates
 from slackwater.reference.evaluate import evaluate
-from slackwater.runtime.testing import run_scripted
+from slackwater.runtime.answers import Answer
+from slackwater.runtime.testing import (
+    Killed,
+    ListSink,
+    abandon,
+    killer,
+    run_scripted,
+    scripted_session,
+    take_turns,
+)
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -104,6 +116,86 @@ def test_every_tick_is_what_the_reference_says(spark, holdings, seed, size, diso
     found = run_scripted(spark, sql, {"load": tables(batches)})
     assert differences(found, expected) == ""
     assert {a.query for a in found} == {q.name for q in scripted_queries(sql)}
+
+
+MIXED = """
+CREATE QUERY now AS SELECT AVG(x) AS a, COUNT(*) AS c FROM LATEST(load) WITH EXACT;
+CREATE QUERY slow AS SELECT AVG(x) AS a, max_over(SUM(n), '4 seconds') AS m FROM LATEST(load) WITH DRIFT 5 BELIEF 80%;
+CREATE QUERY seconds AS SELECT COUNT(*) AS n FROM load WHERE n > 10 GROUP BY window(ts, '2 seconds') WITH ERROR 20%;
+CREATE QUERY windows AS SELECT SUM(n) AS s FROM load WHERE n > 50 GROUP BY window(ts, '1 second') WITH SUBSET GAP 2;
+"""
+
+
+def test_load_that_is_shed_does_not_touch_current_values(spark):
+    """Windows are sampled and left out beside them, and what each key said last stays what it is."""
+    sql = STREAM.format(clauses="") + MIXED
+    batches = cut(rows_of(5), 30)
+    ruler = FixedRates({"seconds": 0.3}, drops={"windows": 0.6})
+    found = run_scripted(spark, sql, {"load": tables(batches)}, ruler=ruler)
+    expected = [a for a in evaluate(sql, {"load": batches}) if a.query == "now"]
+    assert differences([a for a in found if a.query == "now"], expected) == ""
+    truth = {(a.column, a.at): a.value for a in evaluate(sql, {"load": batches}) if a.query == "slow"}
+    slow = [a for a in found if a.query == "slow" and a.how == "deferred"]
+    assert slow
+    assert all(a.value == pytest.approx(truth[a.column, a.at]) for a in slow)
+    assert {a.how for a in found if a.query == "seconds"} == {"sampled"}
+
+
+def killed_and_resumed(spark, sql: str, batches: list[pa.Table], state: Path) -> list[Answer]:
+    """The answers of a run that is killed several times, at different points of a turn."""
+    sink = ListSink()
+    for point, occurrence in (("partials", 2), ("answers", 3), ("committed", 3), ("never", 1)):
+        session = scripted_session(
+            spark, sql, {"load": batches}, state=state, fault=killer(point, occurrence)
+        )
+        try:
+            session.start(sink, manual=True)
+            take_turns(session, {"load": batches})
+            session.stop()
+        except Killed:
+            abandon(session)
+    return sink.answers
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(spark, holdings, tmp_path, monkeypatch):
+    monkeypatch.setattr("slackwater.runtime.current.keeper.SNAPSHOT_EVERY", 3)
+    sql = (
+        STREAM.format(clauses="")
+        + holdings
+        + MIXED
+        + """
+    CREATE QUERY worth AS SELECT account, SUM(qty * x) AS w, max_since(SUM(qty * x), TIMESTAMP '2026-01-01') AS top
+      FROM LATEST(load) JOIN holdings USING (host) GROUP BY account WITH DRIFT 2% BELIEF 90%;
+    CREATE QUERY spread AS SELECT STDDEV(x) AS d FROM LATEST(load) WHERE x > 20;"""
+    )
+    batches = tables(cut(rows_of(6, disorder=4.0), 12))
+    left_alone = run_scripted(spark, sql, {"load": batches})
+    found = killed_and_resumed(spark, sql, batches, tmp_path / "state")
+    assert [replace(a, emitted_at=EPOCH) for a in found] == [replace(a, emitted_at=EPOCH) for a in left_alone]
+
+
+def test_a_query_that_comes_later_is_exact_from_its_first_tick(spark, holdings):
+    sql = STREAM.format(clauses=" INTERRUPTED AFTER 1 HOUR") + holdings + "CREATE QUERY first AS SELECT AVG(x) AS a FROM LATEST(load);"
+    late = """CREATE QUERY late AS SELECT account, SUM(qty * n) AS s FROM LATEST(load) JOIN holdings USING (host)
+      GROUP BY account; CREATE QUERY slow AS SELECT SUM(n) AS s FROM LATEST(load) WITH DRIFT 0;"""
+    batches = cut(rows_of(7), 20)
+    session = scripted_session(spark, sql, {"load": tables(batches)})
+    sink = ListSink()
+    session.start(sink, manual=True)
+    carrier = session.engine.executor.session.range(0)
+    for number in range(len(batches)):
+        if number == 3:
+            session.sql(late)
+        if number == 5:
+            session.sql("DROP QUERY first;")
+        session.engine.batch("load", carrier, number)
+    session.stop()
+    expected = evaluate(sql + late, {"load": batches}, {"holdings": HOLDINGS})
+    for query in ("late", "slow"):
+        mine = [a for a in sink.answers if a.query == query]
+        begun = min(a.at for a in mine)
+        assert begun < EPOCH + timedelta(seconds=9)
+        assert differences(mine, [a for a in expected if a.query == query and a.at >= begun]) == ""
 
 
 def scripted_queries(sql: str) -> list[Any]:

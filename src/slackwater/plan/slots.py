@@ -106,11 +106,13 @@ def slots_of(plan: Plan, stream: str, exactly: Set[str] = frozenset()) -> Slots:
     steps: dict[Place, list[str]] = {}
     exact: set[Place] = set()
     for step in plan.steps_on(stream):
-        if step.step.current or not (step.step.aggregates or step.step.published):
+        if not (step.step.aggregates or step.step.published or step.step.current):
             continue
-        place = place_of(step)
+        # current values need every row: the last one of a key is the one that counts
+        whole = (operators(Path(step.step.path.source)), "", None)
+        place = whole if step.step.current else place_of(step)
         steps.setdefault(place, []).append(step.step.name.lower())
-        if not can_shed(plan, step) or step.step.name.lower() in exactly:
+        if step.step.current or not can_shed(plan, step) or step.step.name.lower() in exactly:
             exact.add(place)
     return Slots(
         tuple(

@@ -54,6 +54,10 @@ def with_windows(load: StreamLoad, after: Mapping[str, float] | None = None) -> 
     return replace(load, windows=window_demands(load.plan, points, gains, after or {}))
 
 
+LATEST = "__latest"
+"""What the pass goes by that reduces a batch to the last row of each key."""
+
+
 def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = None) -> dict[str, float]:
     """How much of each cost term a batch has at given rates by slot: of one table's passes, or of all."""
     plan, size = load.plan, load.size * load.share
@@ -98,6 +102,10 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
         add("emit", kept * path_share(load, slot_id))
         add("lookup", kept * len(plan.steps[name.lower()].step.path.lookups))
         add(f"python {slot_id}", kept * python_share(load, slot_id))
+    if any(s.step.current for s in plan.steps_on(stream)) and table in (None, LATEST):
+        add("pass", 1)
+        add("read" if load.share >= 1.0 else "block", size if load.cheap or first else 0)
+        add("row", size)
     return found
 
 
@@ -112,7 +120,9 @@ def emitting(load: StreamLoad) -> dict[str, str]:
     return {
         step.step.name: load.slots.by_step[step.step.name.lower()].id
         for step in load.plan.steps_on(load.statistics.stream)
-        if not step.step.aggregates and step.step.name.lower() in load.slots.by_step
+        if not step.step.aggregates
+        and not step.step.current
+        and step.step.name.lower() in load.slots.by_step
     }
 
 

@@ -222,7 +222,8 @@ class Engine:
                 return False
             if target <= state.watermark(stream):
                 return False
-            if not self._closes_some(stream, state, target):
+            waits = self._current[stream.lower()].wakes(target)
+            if not waits and not self._closes_some(stream, state, target):
                 return False
             self._unbidden(self._unfed(stream, "tick", target), recorded=False)
             return True

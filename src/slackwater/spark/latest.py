@@ -18,9 +18,10 @@ from slackwater.plan.current import CurrentPlan, CurrentStep
 from slackwater.plan.linear import LinearCall
 from slackwater.plan.model import Step
 from slackwater.plan.scope import safe_name
+from slackwater.planners.terms import LATEST
 from slackwater.spark.check import call_sql
 
-LAST = "__latest"
+LAST = LATEST
 """Name of the statement that reduces a batch."""
 
 

@@ -18,6 +18,8 @@ Bools = npt.NDArray[np.bool_]
 
 NEVER = np.int64(2**62)
 LONG_BEFORE = np.int64(-(2**62))
+GAPS_AT_LEAST = 5
+"""Fewer gaps between items tell nothing of what is usual."""
 OVERDUE_GAPS = 3
 """A key is interrupted when it has been silent for so many times its longest usual gap."""
 
@@ -174,9 +176,9 @@ class Series:
         return keys
 
     def _learn_limits(self, keys: Ints, times: Ints, broken: Bools, filled: Bools) -> None:
-        gaps = np.where(filled[:, :-1] & ~broken[:, 1:], np.diff(times, axis=1), 0)
-        usual = gaps.max(axis=1, initial=0) * OVERDUE_GAPS
-        self.limit[keys] = np.where(usual > 0, usual, self.limit[keys])
+        counts = filled[:, :-1] & ~broken[:, 1:]
+        usual = np.where(counts, np.diff(times, axis=1), 0).max(axis=1, initial=0) * OVERDUE_GAPS
+        self.limit[keys] = np.where(counts.sum(axis=1) >= GAPS_AT_LEAST, usual, self.limit[keys])
 
     def resignalled(self, origin: Sequence[int], kept: int) -> Series:
         """The same keys with other signals; ``origin`` says where each was in this one, or -1."""

@@ -73,6 +73,10 @@ class Keeper:
         if ask.taken:
             work.answers.append(partial(iter, ask.taken))
 
+    def wakes(self, watermark: int) -> bool:
+        """Whether something would be evaluated if the watermark moved, though nothing comes."""
+        return self._values is not None and self._values.wakes(watermark)
+
     @property
     def _files(self) -> list[LogFile]:
         return self._state.files.setdefault(CURRENT, [])

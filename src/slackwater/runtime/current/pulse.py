@@ -75,14 +75,24 @@ class Pulse:
         longest = LONGEST_TICKS * self.gap
         return Tick(now, self.gap, series, values, silent, history, longest, self.resting), changed
 
+    def _next(self, until: int, series: Series) -> int | None:
+        """The next time before ``until`` to look at keys that are interrupted; None where none is."""
+        if self.last is None:
+            return None
+        width = self._plan.tick
+        now = -(-(self.last + self.resting) // width) * width
+        overdue = now < until and series.overdue(now, self._plan.stream.interrupted).any()
+        return now if overdue else None
+
+    def wakes(self, until: int, series: Series) -> bool:
+        """Whether there is such a time."""
+        return self._next(until, series) is not None
+
     def between(self, until: int, series: Series) -> Iterator[int]:
         """Times before ``until`` at which nothing has come, and keys that are interrupted are looked at."""
-        if self.last is None:
-            return
-        width = self._plan.tick
         for _ in range(SILENT_TICKS_AT_MOST):
-            now = -(-(self.last + self.resting) // width) * width
-            if now >= until or not series.overdue(now, self._plan.stream.interrupted).any():
+            now = self._next(until, series)
+            if now is None:
                 return
             gaps = self.gaps
             yield now

@@ -80,6 +80,12 @@ class CurrentValues:
         if turned.watermark < AFTER_ALL:
             self._silence(turned.watermark)
 
+    def wakes(self, watermark: int) -> bool:
+        """Whether something would be evaluated if the watermark moved."""
+        if any(pc.min(pending["cell"]).as_py() < watermark for pending in self._pending):
+            return True
+        return bool(self.deferred) and self.pulse.wakes(watermark, self.series)
+
     def _silence(self, until: int) -> None:
         """Go on answering while keys are interrupted and nothing comes."""
         if not self.deferred:
@@ -234,7 +240,8 @@ class CurrentValues:
             signals = ask.signals(plan.signals, _whole(pending["r"]))
             for name in signals.column_names:
                 kept = kept.append_column(name, signals[name])
-            after._pending.append(kept)
+            names = ["cell", "t", *signals.column_names, "r", "key"]
+            after._pending.append(kept.select(names))
         after.prepare(ask)
         return after
 
