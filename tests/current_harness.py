@@ -12,6 +12,7 @@ import pyarrow as pa
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.current import CurrentStep, current_plan
 from slackwater.plan.functions import Functions
+from slackwater.planners.deferring import Rules
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.current.places import Places
@@ -69,9 +70,16 @@ def items(rows: Sequence[tuple[float, int, float | None]], tick: int = SECOND) -
 
 
 def run(
-    values: CurrentValues, ask: DirectAsking, table: pa.Table | None, before: float, after: float
+    values: CurrentValues,
+    ask: DirectAsking,
+    table: pa.Table | None,
+    before: float,
+    after: float,
+    rules: Rules | None = None,
 ) -> list[Answer]:
+    """The answers of one turn, with watermarks in seconds before and after it."""
     ask.taken = []
-    values.turn(Turned(table, round(before * SECOND), round(after * SECOND)), ask)  # type: ignore[arg-type]
+    turned = Turned(table, round(before * SECOND), round(after * SECOND), rules or Rules())
+    values.turn(turned, ask)  # type: ignore[arg-type]
     ask.flush(values.answers)
     return [answer for batch in ask.taken for answer in batch.answers()]

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from current_harness import SECOND, DirectAsking, items, run, values_of
+from slackwater.planners.deferring import Rules, UnitCosts
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.current.scheduling import items_for_every
 
 STREAM = "CREATE STREAM t (ts TIMESTAMP, k BIGINT, x DOUBLE) USING scripted KEY k TIMESTAMP BY ts{clauses};\n"
 
@@ -46,8 +48,12 @@ def cached(found: list[Answer], ticks: int) -> np.ndarray:
 WARM = 200
 TRUE = {
     "AVG(x)": lambda a: a,
-    "max_over(AVG(x), '60 seconds')": lambda a: np.array([a[max(0, t - 60) : t + 1].max() for t in range(len(a))]),
-    "min_over(AVG(x), '60 seconds')": lambda a: np.array([a[max(0, t - 60) : t + 1].min() for t in range(len(a))]),
+    "max_over(AVG(x), '60 seconds')": lambda a: np.array(
+        [a[max(0, t - 60) : t + 1].max() for t in range(len(a))]
+    ),
+    "min_over(AVG(x), '60 seconds')": lambda a: np.array(
+        [a[max(0, t - 60) : t + 1].min() for t in range(len(a))]
+    ),
     "max_since(AVG(x), TIMESTAMP '1970-01-01 00:01:00')": lambda a: np.array(
         [a[60 : t + 1].max() if t >= 60 else np.nan for t in range(len(a))]
     ),
@@ -64,7 +70,9 @@ def test_the_cached_answer_is_within_the_bound_as_often_as_is_believed(item: str
     assert right.mean() >= belief
     assert len(found) < len(x) / 4, "and most evaluations are saved"
     assert all(a.how == "deferred" and a.met and a.confidence == belief for a in found)
-    assert all(a.value == pytest.approx(truth[int(a.at.timestamp())]) for a in found if a.at.timestamp() >= 60)
+    assert all(
+        a.value == pytest.approx(truth[int(a.at.timestamp())]) for a in found if a.at.timestamp() >= 60
+    )
 
 
 def test_the_answers_do_not_depend_on_the_batches():
@@ -88,7 +96,9 @@ def test_an_answer_that_moves_needs_fewer_evaluations_of_what_drifts():
 def test_groups_weigh_their_keys_and_a_weight_may_be_negative():
     x = walks(3, 400, seed=4)
     weights = [(7, 0, 2.0), (7, 1, -1.0), (8, 2, 3.0)]
-    found = answered("SELECT k AS g, SUM(x) AS a FROM LATEST(t) GROUP BY k WITH DRIFT 2 BELIEF 90%", x, weights=weights)
+    found = answered(
+        "SELECT k AS g, SUM(x) AS a FROM LATEST(t) GROUP BY k WITH DRIFT 2 BELIEF 90%", x, weights=weights
+    )
     for group, truth in ((7, 2 * x[:, 0] - x[:, 1]), (8, 3 * x[:, 2])):
         mine = [a for a in found if a.group["g"] == group]
         assert len(mine) > 3
@@ -110,7 +120,10 @@ def test_values_that_never_change_are_evaluated_seldom():
 
 
 def test_a_new_key_is_answered_at_once():
-    values = values_of(STREAM.format(clauses="") + "CREATE QUERY q AS SELECT SUM(x) AS a, COUNT(*) AS c FROM LATEST(t) WITH DRIFT 5;")
+    values = values_of(
+        STREAM.format(clauses="")
+        + "CREATE QUERY q AS SELECT SUM(x) AS a, COUNT(*) AS c FROM LATEST(t) WITH DRIFT 5;"
+    )
     ask = DirectAsking()
     values.prepare(ask)
     x = np.full((100, 2), 10.0)
@@ -139,10 +152,15 @@ def test_a_kept_state_goes_on_as_if_nothing_had_been():
         assert run(other, ask, more, first - 5, first + 15) == run(one, ask, more, first - 5, first + 15)
 
 
-def interrupted(length: int, item: str = "AVG(x)", seed: int = 11, clauses: str = "") -> tuple[list[Answer], np.ndarray]:
+def interrupted(
+    length: int, item: str = "AVG(x)", seed: int = 11, clauses: str = ""
+) -> tuple[list[Answer], np.ndarray]:
     """Answers while two of nine keys are silent from tick 300 on, and the truth."""
     x = walks(9, 320 + length, seed=seed)
-    values = values_of(STREAM.format(clauses=clauses) + f"CREATE QUERY q AS SELECT {item} AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;")
+    values = values_of(
+        STREAM.format(clauses=clauses)
+        + f"CREATE QUERY q AS SELECT {item} AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;"
+    )
     ask = DirectAsking()
     values.prepare(ask)
     run(values, ask, items(rows_of(x, 0, 300)), 0, 300)
@@ -174,7 +192,9 @@ def test_answers_go_on_through_an_interruption_and_say_how_wrong_they_may_be():
     assert widths / total < 12
 
 
-@pytest.mark.parametrize("item", ["max_over(AVG(x), '60 seconds')", "max_since(AVG(x), TIMESTAMP '1970-01-01 00:01:00')"])
+@pytest.mark.parametrize(
+    "item", ["max_over(AVG(x), '60 seconds')", "max_since(AVG(x), TIMESTAMP '1970-01-01 00:01:00')"]
+)
 def test_extremes_go_on_too(item: str):
     inside = total = 0
     for seed in range(10):
@@ -194,7 +214,10 @@ def test_how_long_a_silence_may_be_can_be_declared():
 
 def test_answers_go_on_while_nothing_comes_at_all():
     x = walks(3, 100, seed=1)
-    values = values_of(STREAM.format(clauses="") + "CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;")
+    values = values_of(
+        STREAM.format(clauses="")
+        + "CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;"
+    )
     ask = DirectAsking()
     values.prepare(ask)
     run(values, ask, items(rows_of(x, 0, 100)), 0, 100)
@@ -206,7 +229,10 @@ def test_answers_go_on_while_nothing_comes_at_all():
 
 def test_a_backlog_that_comes_late_mends_the_past():
     x = walks(3, 200, seed=8)
-    sql = STREAM.format(clauses="") + "CREATE QUERY q AS SELECT max_over(SUM(x), '50 seconds') AS m FROM LATEST(t) WITH DRIFT 0 BELIEF 90%;"
+    sql = (
+        STREAM.format(clauses="")
+        + "CREATE QUERY q AS SELECT max_over(SUM(x), '50 seconds') AS m FROM LATEST(t) WITH DRIFT 0 BELIEF 90%;"
+    )
     values, ask = values_of(sql), DirectAsking()
     values.prepare(ask)
     x[150, 0] += 500
@@ -219,3 +245,61 @@ def test_a_backlog_that_comes_late_mends_the_past():
     buffer, *_ = values.series.buffers(np.array([0]))
     assert buffer[0, -1] == 180 * SECOND
     assert (np.diff(buffer[0]) == SECOND).all()
+
+
+def portfolios(count: int) -> list[tuple[int, int, float]]:
+    """Groups of three keys each, some much wilder than others."""
+    return [(g, (g + place) % 12, 1.0 + g % 5) for g in range(count) for place in range(3)]
+
+
+def test_under_overload_what_is_late_is_counted_and_said():
+    x = walks(12, 240, seed=9)
+    sql = (
+        STREAM.format(clauses="")
+        + "CREATE QUERY q AS SELECT k AS g, SUM(x) AS a FROM LATEST(t) GROUP BY k WITH DRIFT 4 BELIEF 90%;"
+    )
+    values, ask = values_of(sql), DirectAsking(portfolios(60))
+    values.prepare(ask)
+    costs = UnitCosts(entry=0.0, look=0.0, solve=1.0, answer=0.0)
+    found = []
+    for first in range(240):
+        budget = 10.0 if 100 <= first < 140 else 1e9
+        found += run(values, ask, items(rows_of(x, first, first + 1)), first, first + 1, Rules(budget, costs))
+        at = [a for a in found if a.at.timestamp() == first]
+        assert len(at) <= 10 or budget > 10
+    item = values.deferred["q"].items[0]
+    assert item.missed > 100
+    assert item.evaluated == len(found)
+    late = [a for a in found if not a.met]
+    assert late, "an answer that came late says that the promise was not kept"
+    assert all(100 < a.at.timestamp() <= 141 for a in late)
+    wild = [a for a in found if 110 <= a.at.timestamp() < 140]
+    often = np.mean([a.group["g"] % 5 for a in wild])
+    assert often > 2.0, "those that drift fastest come first"
+
+
+def test_what_is_evaluated_at_every_tick_is_delivered_where_it_has_drifted():
+    x = walks(9, 600, seed=10)
+    sql = (
+        STREAM.format(clauses="")
+        + "CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 1 BELIEF 90%;"
+    )
+    values, ask = values_of(sql), DirectAsking()
+    values.prepare(ask)
+    found = run(values, ask, items(rows_of(x, 0, 600)), 0, 600, Rules(every=("q/a",)))
+    error = np.abs(cached(found, 600) - x.mean(axis=1))
+    assert error.max() <= 1
+    assert len(found) < len(answered("SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 1 BELIEF 90%", x)) / 2
+
+
+def test_answers_that_wait_for_no_tick_are_not_deferred():
+    x = walks(9, 100, seed=12)
+    sql = STREAM.format(clauses="") + (
+        "CREATE QUERY near AS SELECT k AS g, SUM(x) AS a FROM LATEST(t) GROUP BY k WITH DRIFT 3.5;"
+        "CREATE QUERY far AS SELECT k AS g, SUM(x) AS a, max_over(SUM(x), '9 seconds') AS m FROM LATEST(t) GROUP BY k WITH DRIFT 100;"
+    )
+    values, ask = values_of(sql), DirectAsking([(g, key, 1.0) for g, key, _ in portfolios(400)])
+    values.prepare(ask)
+    run(values, ask, items(rows_of(x, 0, 100)), 0, 100)
+    chosen = items_for_every(list(values.deferred.values()), 1.0, Rules())
+    assert chosen == ("near/a",)

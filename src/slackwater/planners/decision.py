@@ -48,6 +48,8 @@ class Decision:
     """Whether a kept row weighs arrived over kept, rather than one over its rate."""
     measured: bool = False
     """Whether the batch is also measured: rows by operator, moments by slot."""
+    deferral: Mapping[str, Any] = field(default_factory=dict)
+    """How current values are evaluated (`deferring.Rules`); empty where no evaluation is put off."""
 
     @property
     def sheds(self) -> bool:

@@ -23,6 +23,8 @@ HISTORY = 60
 class _Query:
     contract: str
     answers: int = 0
+    missed: int = 0
+    evaluated: int = 0
     last: QueryStatus | None = None
     history: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
@@ -57,6 +59,14 @@ class Board:
             for name, status in self._streams.items():
                 if status.state != "ended":
                     self._streams[name] = replace(status, state="stopped")
+
+    def missed(self, counts: Mapping[str, tuple[int, int]]) -> None:
+        """By query under DRIFT: evaluations that were not had in time, and those that were run."""
+        with self._lock:
+            for name, (missed, evaluated) in counts.items():
+                known = self._queries.get(name)
+                if known is not None:
+                    known.missed, known.evaluated = missed, evaluated
 
     def stream(self, status: StreamStatus) -> None:
         with self._lock:
@@ -109,6 +119,8 @@ class Board:
                         last_keys=last.last_keys if last else (),
                         how=last.how if last else None,
                         met=last.met if last else None,
+                        missed=known.missed,
+                        evaluated=known.evaluated,
                     )
                 )
             return Status(

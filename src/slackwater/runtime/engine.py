@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from slackwater.errors import RunError
@@ -56,8 +57,11 @@ class Engine:
         salt: int = 0,
         ruler: Ruler | None = None,
         recorder: Recorder | None = None,
+        tick_budget: Callable[[], float] | None = None,
         fault: Callable[[str], None] = no_fault,
     ) -> None:
+        self.tick_budget = tick_budget
+        """Seconds that a batch may take before evaluations are missed; None: as long as they take."""
         self.executor = executor
         self.journal = journal
         self.versions = Versions(journal, functions)
@@ -104,7 +108,7 @@ class Engine:
             self._logs[stream.name.lower()] = PaneLog(self.journal, state)
             self._samples[stream.name.lower()] = SampleLog(self.journal, state, stream.name)
             self._current[stream.name.lower()] = Keeper(
-                self.journal, state, stream.name, self.versions.plan, ITEMS_KEPT
+                self.journal, state, stream.name, self.versions.plan, ITEMS_KEPT, self._clocks.seconds
             )
         self.journal.sweep({path for log in self._logs.values() for path in log.live()})
         if self._recorder is not None:
@@ -192,13 +196,19 @@ class Engine:
         decision = exact(
             stream, state.turn + 1, number, version, watermark, offsets, sizes, self._driver_rows
         )
+        # a stream that is read as fast as it goes has all the time that its evaluations take
+        paced = self.tick_budget is not None and not self.sources[stream.lower()].as_fast_as_it_goes
+        seconds = self.tick_budget() if paced and self.tick_budget is not None else None
+        decision = replace(decision, deferral=self._current[stream.lower()].rules(seconds))
         return self.load.ruled(decision, state)
 
     def _unfed(self, stream: str, kind: TurnKind, watermark: int) -> Decision:
         """The decision of a turn without rows; windows are left out as was decided."""
         state = self.state.streams[stream.lower()]
         version, schedule = self.versions.latest, dict(state.schedule)
-        return Decision(stream, state.turn + 1, kind, version, watermark, schedule=schedule)
+        deferral = self._current[stream.lower()].rules(None)
+        turn = state.turn + 1
+        return Decision(stream, turn, kind, version, watermark, schedule=schedule, deferral=deferral)
 
     def _end(self, stream: str) -> None:
         decision = self._unfed(stream, "end", AFTER_ALL)
@@ -305,6 +315,7 @@ class Engine:
             arrived = turn.counts.arrived
             self._recorder.note(decision, step, state, arrived, plan.catalog, self.executor)
         counts: dict[str, int] = {}
+        delivering = self._clocks.seconds()
         # answers may be many, and are read once for each sink: the board looks on at the first
         watched = self.board.watching(turn.delivered(), counts)
         for index, sink in enumerate(self._sinks):
@@ -312,6 +323,7 @@ class Engine:
             self._fault("answers")
         for _ in watched:
             """What the first sink had no use for."""
+        delivering = self._clocks.seconds() - delivering
         self._commit(decision, state, turn, step, counts)
         if decision.kind == "end":
             self._reporter.finished(stream)
@@ -319,6 +331,9 @@ class Engine:
             self._reporter.note(turn, self.sources[stream.lower()], began)
             self._learnt = self._clocks.seconds()
             self.load.learn(decision, turn, latest, self._learnt - began)
+            keeper = self._current[stream.lower()]
+            keeper.learn(self._learnt - began, delivering, sum(counts.values()))
+            self.board.missed(keeper.missed)
         self._fault("committed")
         log.bury()
         self._samples[stream.lower()].bury()

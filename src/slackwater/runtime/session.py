@@ -181,6 +181,7 @@ class Session(Declarations):
                 salt=self.settings.salt,
                 ruler=self.ruler or self._governor(),
                 recorder=self._recorder(record, journal.root, fresh),
+                tick_budget=None if self.settings.shedding == "off" else self._batch_seconds,
                 fault=self.fault,
             )
             if engine.versions.latest:
@@ -204,6 +205,12 @@ class Session(Declarations):
             return None
         return Recorder(Path(folder).resolve(), state, self.settings, fresh=fresh)
 
+    def _batch_seconds(self) -> float:
+        """What a batch may take, beside what Spark itself does for it."""
+        settings, run = self.settings, self._run
+        around = run.spark_seconds() + run.engine.after if run is not None else 0.0
+        return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
+
     def _governor(self) -> Governor | None:
         """What keeps batches to their interval; None where nothing is to be shed."""
         settings = self.settings
@@ -213,12 +220,7 @@ class Session(Declarations):
         cores = self.spark.sparkContext.defaultParallelism
         split: Any = settings.shedding
 
-        def budget() -> float:
-            run = self._run
-            around = run.spark_seconds() + run.engine.after if run is not None else 0.0
-            return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
-
-        made = self.governor(budget, cores, split)
+        made = self.governor(self._batch_seconds, cores, split)
         made.margin = settings.margin
         made.objective = "delivered" if settings.objective == "delivered" else "minimax"
         made.pace.utilisation = settings.utilisation / 100

@@ -55,6 +55,9 @@ class QueryStatus:
     history: tuple[float, ...] = ()
     how: How | None = None
     met: bool | None = None
+    missed: int = 0
+    """Evaluations under DRIFT that were due and could not be had in time."""
+    evaluated: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slackwater.plan.linear import Linear
 from slackwater.plan.model import Move, Output, Step
-from slackwater.planners.evaluations import affordable
+from slackwater.planners.deferring import UnitCosts
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import How
 from slackwater.runtime.current.evaluating import Evaluated, Tick, bound_of, evaluate
@@ -92,46 +92,18 @@ class DeferredQuery:
             item.grow(self.matrix.size)
             item.due[: len(rows)][rows] = LONG_BEFORE
 
-    def tick(self, tick: Tick, budget: float | None = None) -> float:
-        """Evaluate what is due at a tick, as far as a budget of entries goes; what it has cost."""
-        spent = 0.0
-        for item in self.items:
-            item.grow(self.matrix.size)
-            left = None if budget is None else max(0.0, budget - spent)
-            spent += self._tick(item, tick, left)
-        return spent
-
-    def _tick(self, item: DeferredItem, tick: Tick, budget: float | None) -> float:
-        # the last tick at or before the time: the next one would be after it
-        due = np.flatnonzero(item.due < tick.now + tick.gap)
-        if not len(due):
-            return 0.0
-        cost = self.costs(item, tick)[due]
-        ahead = (item.due[due] - tick.now).astype(np.float64) / 1e6
-        deadline = np.maximum(ahead, -1e9)
-        run = affordable(deadline, item.drift[due], item.variance[due], cost, budget)
-        if len(run) < len(due):
-            left = np.ones(len(due), bool)
-            left[run] = False
-            item.missed += int(left.sum())
-            item.late[due[left]] = True
-        rows = np.sort(due[run])
-        self._evaluate(item, tick, rows)
-        return float(cost[run].sum())
-
-    def costs(self, item: DeferredItem, tick: Tick) -> Floats:
-        """What evaluating each row takes, in entries of the matrix."""
+    def costs(self, item: DeferredItem, tick: Tick, units: UnitCosts) -> Floats:
+        """What evaluating each row takes, in seconds."""
         ticks = 1
         if item.move is not None and tick.history is not None:
             ticks = 1 + int((tick.history.times >= tick.now - (item.move.size or 0)).sum())
-        return ((self.matrix.lengths() + 1) * ticks).astype(np.float64)
+        return units.evaluation((self.matrix.lengths() * ticks).astype(np.float64))
 
-    def _evaluate(self, item: DeferredItem, tick: Tick, rows: Ints) -> None:
+    def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints) -> None:
+        """Evaluate some groups of an item at a tick; each is then due at a time of its own."""
         matrix = self.matrix if len(rows) == self.matrix.size else self.matrix.chosen(rows)
-        since = int(item.at[rows].min()) if len(rows) else 0
-        found = evaluate(
-            item.aggregate, item.move, self.contract, matrix, tick, item.value[rows], max(since, 0)
-        )
+        since = int(item.at[rows].min())
+        found = evaluate(item.aggregate, item.move, self.contract, matrix, tick, item.value[rows], since)
         item.evaluated += len(rows)
         # of those that no key is there for nothing can be said, and that there is no value is said once
         known = ~np.isnan(found.value) | ~np.isnan(item.value[rows]) | (item.at[rows] == LONG_BEFORE)

@@ -131,7 +131,7 @@ def _extremes(
     """The extreme of each row, and the seconds until items that leave the window may change it (φ1)."""
     assert tick.history is not None
     sign = 1.0 if move.extreme == "max" else -1.0
-    low = tick.now - move.size if move.size is not None else max(move.since or 0, since + 1)
+    low = tick.now - move.size if move.size is not None else max(move.since or 0, since)
     times, values = tick.history.window(low, tick.now)
     values = _modelled(times, values, tick)
     value, edge = np.empty(matrix.size), np.full(matrix.size, np.inf)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,10 @@ from slackwater.plan.current import CurrentPlan, current_plan
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
+from slackwater.planners.deferring import Rules
 from slackwater.runtime.current.asking import Asking
+from slackwater.runtime.current.scheduling import items_for_every
+from slackwater.runtime.current.took import Took
 from slackwater.runtime.current.values import CurrentValues, Turned
 from slackwater.runtime.journal import Journal, remove, sync
 from slackwater.runtime.state import CURRENT, LogFile, StreamState
@@ -42,14 +47,42 @@ class Keeper:
         stream: str,
         plan_of: Callable[[int], Plan],
         kept: int,
+        clock: Callable[[], float],
     ) -> None:
         self._journal = journal
         self._state = state
         self._stream = stream
         self._plan_of = plan_of
         self._kept = kept
+        self._clock = clock
         self._values: CurrentValues | None = None
         self._doomed: list[Path] = []
+        self._took = Took()
+        self._rules = Rules()
+
+    def rules(self, seconds: float | None) -> dict[str, Any]:
+        """How the next batch is to be evaluated that may take so many seconds; None: as long as it takes."""
+        values = self._values
+        if values is None or not values.deferred:
+            return {}
+        costs = self._took.costs
+        before = replace(self._rules, costs=costs)
+        gap = values.pulse.gap / 1e6
+        every = items_for_every(list(values.deferred.values()), gap, before)
+        self._rules = Rules(self._took.budget(seconds), costs, every)
+        return self._rules.to_json()
+
+    def learn(self, seconds: float, delivering: float, answers: int) -> None:
+        """Take note of how long a turn took in all, and its answers to be delivered."""
+        self._took.turn(seconds, delivering, answers)
+
+    @property
+    def missed(self) -> dict[str, tuple[int, int]]:
+        """By query under DRIFT: evaluations that could not be had in time, and all that were run."""
+        deferred = self._values.deferred.values() if self._values is not None else ()
+        return {
+            q.step.name: (sum(i.missed for i in q.items), sum(i.evaluated for i in q.items)) for q in deferred
+        }
 
     def turn(self, work: Work, items: pa.Table | None) -> None:
         """Carry out a turn of the stream; its answers go to ``work``."""
@@ -63,9 +96,11 @@ class Keeper:
         assert values is not None
         watermark = self._state.watermark(self._stream)
         before = work.decision.watermark if work.decision.kind == "batch" else watermark
-        turned = Turned(items, before, watermark)
+        turned = Turned(items, before, watermark, Rules.from_json(work.decision.deferral))
+        self._took.begin(values.effort)
         values.turn(turned, ask)
         ask.flush(values.answers)
+        self._took.end(values.effort, turned.rules, sum(map(len, ask.taken)))
         if changed or len(self._files) >= SNAPSHOT_EVERY:
             self._write_snapshot(work.step, work.decision.version)
         else:
@@ -86,7 +121,7 @@ class Keeper:
         if self._values is None and self._files:
             self._load(ask)
         if self._values is None:
-            self._values = CurrentValues(plan, self._kept)
+            self._values = CurrentValues(plan, self._kept, self._clock)
             self._values.prepare(ask)
             return True
         if self._values.plan != plan:
@@ -100,7 +135,7 @@ class Keeper:
         version = int(arrays.pop("version"))
         plan = current_plan(self._plan_of(version).catalog, self._stream)
         assert plan is not None
-        values = CurrentValues(plan, self._kept)
+        values = CurrentValues(plan, self._kept, self._clock)
         values.load(arrays, tables)
         asked = Asking(plan, self._plan_of(version).catalog, ask.executor, ask.session, ask.emitted_at)
         values.prepare(asked)
@@ -108,7 +143,8 @@ class Keeper:
             kept = pq.read_table(self._journal.root / file.path)
             note = json.loads(kept.schema.metadata[NOTE])
             items = kept.replace_schema_metadata(None) if note["items"] else None
-            values.turn(Turned(items, note["before"], note["watermark"]), asked)
+            rules = Rules.from_json(note["rules"])
+            values.turn(Turned(items, note["before"], note["watermark"], rules), asked)
             values.discard()
         self._values = values
 
@@ -116,6 +152,7 @@ class Keeper:
         items = turned.items
         some = items is not None and items.num_rows > 0
         note = {"before": turned.before, "watermark": turned.watermark, "items": some}
+        note |= {"rules": turned.rules.to_json()}
         table = items if some else pa.table({"none": pa.array([], pa.int64())})
         assert table is not None
         table = table.replace_schema_metadata({NOTE: json.dumps(note).encode()})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 
 from slackwater.plan.current import CurrentPlan, CurrentStep
 from slackwater.plan.panes import AFTER_ALL
+from slackwater.planners.deferring import Rules
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.current.asking import Asking
 from slackwater.runtime.current.deferred import DeferredQuery
@@ -22,6 +24,7 @@ from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.runtime.current.places import Places
 from slackwater.runtime.current.pulse import Pulse
 from slackwater.runtime.current.rows import RowQueries
+from slackwater.runtime.current.scheduling import run_due
 from slackwater.statistics.series import Bools, Ints, Series
 
 
@@ -32,14 +35,31 @@ class Turned:
     items: pa.Table | None
     before: int
     watermark: int
+    rules: Rules = field(default_factory=Rules)
+
+
+@dataclass
+class Effort:
+    """What ticks have taken since it was last asked for, and what they should have by the rules."""
+
+    ticks: int = 0
+    predicted: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, predicted: float, seconds: float) -> None:
+        self.ticks += 1
+        self.predicted += predicted
+        self.seconds += seconds
 
 
 class CurrentValues:
     """All that is known of the keys of a stream, and the queries that read it."""
 
-    def __init__(self, plan: CurrentPlan, kept: int) -> None:
+    def __init__(self, plan: CurrentPlan, kept: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self.plan = plan
         self._kept = kept
+        self._clock = clock
+        self.effort = Effort()
         self.keys = Places(len(plan.stream.key))
         self.series = Series(len(plan.signals), kept if plan.deferred else 0)
         span, ticks = _reach(plan.steps)
@@ -72,13 +92,13 @@ class CurrentValues:
             cells = closed["cell"].to_numpy()
             starts = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
             for start, stop in zip(starts, np.append(starts[1:], len(cells)), strict=True):
-                self._silence(int(cells[start]))
-                self._tick(int(cells[start]), closed.slice(start, stop - start))
+                self._silence(int(cells[start]), turned.rules)
+                self._tick(int(cells[start]), closed.slice(start, stop - start), turned.rules)
                 held = [query.held for query in self._queries.values()]
                 if sum(held) > AT_A_TIME or self.rows.held > AT_A_TIME:
                     ask.flush(self.answers)
         if turned.watermark < AFTER_ALL:
-            self._silence(turned.watermark)
+            self._silence(turned.watermark, turned.rules)
 
     def wakes(self, watermark: int) -> bool:
         """Whether something would be evaluated if the watermark moved."""
@@ -86,12 +106,12 @@ class CurrentValues:
             return True
         return bool(self.deferred) and self.pulse.wakes(watermark, self.series)
 
-    def _silence(self, until: int) -> None:
+    def _silence(self, until: int, rules: Rules) -> None:
         """Go on answering while keys are interrupted and nothing comes."""
         if not self.deferred:
             return
         for now in self.pulse.between(until, self.series):
-            self._defer(now, np.zeros(self.series.size, bool))
+            self._defer(now, np.zeros(self.series.size, bool), rules)
 
     def _take_in(self, items: pa.Table, before: int, ask: Asking) -> None:
         """Find the places of keys, ask for the weights of new ones, and let late rows repair the past."""
@@ -166,7 +186,7 @@ class CurrentValues:
         last = np.append((np.diff(cell[order]) != 0) | (np.diff(key[order]) != 0), True)
         return closed.take(pa.array(order[last])).combine_chunks()
 
-    def _tick(self, now: int, items: pa.Table) -> None:
+    def _tick(self, now: int, items: pa.Table, rules: Rules) -> None:
         key: Ints = items["key"].to_numpy()
         values, there = self._signals(items)
         flipped = np.zeros(self.series.size, bool)
@@ -180,16 +200,18 @@ class CurrentValues:
             query.tick(now, current)
         self.rows.tick(now)
         if self.deferred:
-            self._defer(now, flipped)
+            self._defer(now, flipped, rules)
 
-    def _defer(self, now: int, flipped: Bools) -> None:
+    def _defer(self, now: int, flipped: Bools, rules: Rules) -> None:
         """Evaluate what is due; ``flipped`` are keys that have come, or whose values have come or gone."""
         tick, changed = self.pulse.tick(now, self.series, self.history)
         changed |= flipped
-        for query in self.deferred.values():
-            if changed.any():
+        began = self._clock()
+        if changed.any():
+            for query in self.deferred.values():
                 query.wake(query.matrix.rows_with(changed))
-            query.tick(tick)
+        predicted = run_due(list(self.deferred.values()), tick, rules)
+        self.effort.add(predicted, self._clock() - began)
 
     def answers(self, emitted_at: datetime, ask: Asking) -> Iterator[AnswerBatch]:
         """What has been evaluated since the last call."""
@@ -211,7 +233,8 @@ class CurrentValues:
         Signals that are new are read from the current rows, so that a new query is exact from its first
         tick on; extremes over time begin with it.
         """
-        after = CurrentValues(plan, self._kept)
+        after = CurrentValues(plan, self._kept, self._clock)
+        after.effort = self.effort
         after.keys = self.keys
         keys, rows = self.rows.table()
         after.rows.load(keys, rows)

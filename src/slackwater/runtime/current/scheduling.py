@@ -1,0 +1,119 @@
+"""The evaluations of a tick, of all queries of a stream together: which run, and which are missed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slackwater.planners.deferring import ItemLoad, Rules, evaluate_every
+from slackwater.planners.evaluations import affordable
+from slackwater.runtime.current.deferred import DeferredItem, DeferredQuery
+from slackwater.runtime.current.evaluating import Tick, bound_of
+from slackwater.statistics.diffusion import Floats
+from slackwater.statistics.series import LONG_BEFORE, Ints
+
+SAMPLE = 2_000
+"""Groups from which it is judged how long an item's evaluations wait."""
+
+
+@dataclass(frozen=True)
+class _Due:
+    query: DeferredQuery
+    item: DeferredItem
+    rows: Ints
+    cost: Floats
+
+
+def run_due(queries: Sequence[DeferredQuery], tick: Tick, rules: Rules) -> float:
+    """Evaluate what is due at a tick, as far as the budget goes; the seconds it costs by the rules."""
+    waiting = []
+    spent = 0.0
+    for query in queries:
+        for item in query.items:
+            item.grow(query.matrix.size)
+            if name_of(query, item) in rules.every:
+                spent += _run_every(query, item, tick, rules)
+                continue
+            # the last tick at or before the time: the next one would be after it
+            rows = np.flatnonzero(item.due < tick.now + tick.gap)
+            spent += rules.costs.look * len(item.due)
+            if len(rows):
+                waiting.append(_Due(query, item, rows, query.costs(item, tick, rules.costs)[rows]))
+    left = None if rules.budget is None else max(0.0, rules.budget - spent)
+    return spent + _run(waiting, tick, left)
+
+
+def _run(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> float:
+    if not waiting:
+        return 0.0
+    cost = np.concatenate([due.cost for due in waiting])
+    total = float(cost.sum())
+    if budget is None or total <= budget:
+        for due in waiting:
+            due.query.evaluate(due.item, tick, due.rows)
+        return total
+    ahead, drift, variance = [], [], []
+    for due in waiting:
+        item, rows = due.item, due.rows
+        # queries of different units are compared by how far they drift in bounds of their own
+        bound = np.maximum(bound_of(due.query.contract, item.value[rows]), 1e-300)
+        ahead.append(np.maximum((item.due[rows] - tick.now).astype(np.float64) / 1e6, -1e9))
+        drift.append(item.drift[rows] / bound)
+        variance.append(item.variance[rows] / bound / bound)
+    run = affordable(np.concatenate(ahead), np.concatenate(drift), np.concatenate(variance), cost, budget)
+    chosen = np.zeros(len(cost), bool)
+    chosen[run] = True
+    edges = np.cumsum([len(due.rows) for due in waiting])[:-1]
+    for due, mine in zip(waiting, np.split(chosen, edges), strict=True):
+        due.item.missed += int((~mine).sum())
+        due.item.late[due.rows[~mine]] = True
+        if mine.any():
+            due.query.evaluate(due.item, tick, due.rows[mine])
+    return float(cost[chosen].sum())
+
+
+def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rules) -> float:
+    """Evaluate all groups of an item, and deliver those that have left their bound."""
+    value = item.aggregate.value(query.matrix, tick.values)
+    with np.errstate(invalid="ignore"):
+        left = np.abs(value - item.value) > bound_of(query.contract, item.value)
+    fresh = item.due <= tick.now
+    silent = query.matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(len(left), bool)
+    changed = (np.isnan(value) != np.isnan(item.value)) | (silent & fresh)
+    # what is due only because time has passed is known to be right
+    woken = item.due == LONG_BEFORE
+    rows = np.flatnonzero(left | changed | woken)
+    if len(rows):
+        query.evaluate(item, tick, rows)
+    cost = float(query.costs(item, tick, rules.costs)[rows].sum())
+    return cost + rules.costs.entry * query.matrix.entries + rules.costs.look * len(value)
+
+
+def name_of(query: DeferredQuery, item: DeferredItem) -> str:
+    return f"{query.step.name.lower()}/{item.output.name}"
+
+
+def items_for_every(queries: Sequence[DeferredQuery], gap: float, rules: Rules) -> tuple[str, ...]:
+    """The items that are better evaluated at every tick than deferred."""
+    found = []
+    for query in queries:
+        for item in query.items:
+            known = np.flatnonzero(~np.isnan(item.variance))
+            if item.move is not None or not len(known) or query.contract.extrapolate:
+                continue
+            rows = known[:: max(1, len(known) // SAMPLE)]
+            wait = np.maximum(item.due[rows] - item.at[rows], 0).astype(np.float64) / 1e6
+            load = ItemLoad(
+                len(item.value),
+                query.matrix.entries / max(1, query.matrix.size),
+                wait,
+                bound_of(query.contract, item.value[rows]),
+                item.drift[rows],
+                item.variance[rows],
+            )
+            name = name_of(query, item)
+            if evaluate_every(load, gap, rules.costs, name in rules.every):
+                found.append(name)
+    return tuple(found)
