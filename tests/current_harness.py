@@ -49,6 +49,9 @@ class DirectAsking:
                 columns[f"w{index}_{term}"] = weight
         return pa.table(columns)
 
+    def placed(self, matrix: Any) -> Any:
+        return matrix
+
     def types(self, step: CurrentStep) -> list[pa.DataType]:
         return [pa.int64() if c.function == "count" else pa.float64() for c in step.step.calls]
 

@@ -16,6 +16,7 @@ from agreement import differences
 from slackwater.planners.ruling import FixedRates
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.settings import Settings
 from slackwater.runtime.testing import (
     Killed,
     ListSink,
@@ -175,7 +176,11 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(spark, holdings, tmp_path, 
 
 
 def test_a_query_that_comes_later_is_exact_from_its_first_tick(spark, holdings):
-    sql = STREAM.format(clauses=" INTERRUPTED AFTER 1 HOUR") + holdings + "CREATE QUERY first AS SELECT AVG(x) AS a FROM LATEST(load);"
+    sql = (
+        STREAM.format(clauses=" INTERRUPTED AFTER 1 HOUR")
+        + holdings
+        + "CREATE QUERY first AS SELECT AVG(x) AS a FROM LATEST(load);"
+    )
     late = """CREATE QUERY late AS SELECT account, SUM(qty * n) AS s FROM LATEST(load) JOIN holdings USING (host)
       GROUP BY account; CREATE QUERY slow AS SELECT SUM(n) AS s FROM LATEST(load) WITH DRIFT 0;"""
     batches = cut(rows_of(7), 20)
@@ -196,6 +201,25 @@ def test_a_query_that_comes_later_is_exact_from_its_first_tick(spark, holdings):
         begun = min(a.at for a in mine)
         assert begun < EPOCH + timedelta(seconds=9)
         assert differences(mine, [a for a in expected if a.query == query and a.at >= begun]) == ""
+
+
+def test_a_matrix_in_shards_gives_the_same_answers(spark, holdings, monkeypatch):
+    monkeypatch.setattr("slackwater.runtime.current.shards.ROWS_AT_LEAST", 1)
+    sql = (
+        STREAM.format(clauses="")
+        + holdings
+        + """
+    CREATE QUERY worth AS SELECT account, SUM(qty * x) AS w, max_over(SUM(qty * x), '4 seconds') AS m FROM LATEST(load)
+      JOIN holdings USING (host) GROUP BY account WITH EXACT;
+    CREATE QUERY slow AS SELECT account, AVG(qty * x) AS w, max_over(SUM(qty * x), '4 seconds') AS m, COUNT(*) AS c
+      FROM LATEST(load) JOIN holdings USING (host) GROUP BY account WITH DRIFT 20 BELIEF 80%;"""
+    )
+    batches = tables(cut(rows_of(8, disorder=4.0), 40))
+    whole = run_scripted(spark, sql, {"load": batches})
+    shards = run_scripted(spark, sql, {"load": batches}, settings=Settings(driver_entries=1))
+    same = [sorted((replace(a, emitted_at=EPOCH) for a in found), key=repr) for found in (whole, shards)]
+    assert same[0] == same[1]
+    assert {a.query for a in whole} == {"worth", "slow"}
 
 
 def scripted_queries(sql: str) -> list[Any]:

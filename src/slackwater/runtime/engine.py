@@ -54,6 +54,7 @@ class Engine:
         *,
         clocks: Clocks | None = None,
         driver_rows: int = 100_000,
+        driver_entries: int = 50_000_000,
         salt: int = 0,
         ruler: Ruler | None = None,
         recorder: Recorder | None = None,
@@ -71,6 +72,7 @@ class Engine:
         self._sinks = [*sinks, *([recorder] if recorder is not None else [])]
         self._clocks = clocks or Clocks()
         self._driver_rows = driver_rows
+        self._driver_entries = driver_entries
         self._recorder = recorder
         self.decided: dict[str, Decision] = {}
         """By stream: the decision of the last batch."""
@@ -108,7 +110,13 @@ class Engine:
             self._logs[stream.name.lower()] = PaneLog(self.journal, state)
             self._samples[stream.name.lower()] = SampleLog(self.journal, state, stream.name)
             self._current[stream.name.lower()] = Keeper(
-                self.journal, state, stream.name, self.versions.plan, ITEMS_KEPT, self._clocks.seconds
+                self.journal,
+                state,
+                stream.name,
+                self.versions.plan,
+                ITEMS_KEPT,
+                self._clocks.seconds,
+                self._driver_entries,
             )
         self.journal.sweep({path for log in self._logs.values() for path in log.live()})
         if self._recorder is not None:

@@ -178,6 +178,7 @@ class Session(Declarations):
                 [*sinks, self._iterator],
                 clocks=self.clocks,
                 driver_rows=self.settings.driver_rows,
+                driver_entries=self.settings.driver_entries,
                 salt=self.settings.salt,
                 ruler=self.ruler or self._governor(),
                 recorder=self._recorder(record, journal.root, fresh),

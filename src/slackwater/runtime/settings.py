@@ -21,6 +21,8 @@ class Settings:
     """Rows of a batch of a trace that is replayed at speed 'max'."""
     driver_rows: int = 100_000
     """Groups of a batch up to which partial aggregates go through the driver."""
+    driver_entries: int = 50_000_000
+    """Keys that a query over current values has in all its groups, up to which the driver evaluates it."""
     salt: int = 1
     """Which sample is drawn where one is: runs with different salts are independent repetitions."""
 

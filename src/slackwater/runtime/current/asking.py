@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,9 @@ from slackwater.plan.current import CurrentPlan, CurrentStep
 from slackwater.plan.model import Step
 from slackwater.plan.scope import safe_name
 from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.current.matrix import Matrix
 from slackwater.runtime.current.places import Places
+from slackwater.runtime.current.shards import ShardedMatrix
 from slackwater.spark.execute import Executor, SparkSession
 from slackwater.spark.latest import call_types, entries_sql, items_sql, key_types, ticks_sql
 
@@ -31,6 +34,10 @@ class Asking:
     executor: Executor
     session: SparkSession
     emitted_at: datetime
+    folder: Path
+    """Where matrices are kept that are too large for the driver."""
+    entries_at_most: int = 50_000_000
+    """Of a matrix on the driver."""
     taken: list[AnswerBatch] = field(default_factory=list)
 
     def flush(self, answers: Answers) -> None:
@@ -47,6 +54,14 @@ class Asking:
         view = f"{safe_name(self.plan.stream.name)}__keys"
         self._view(table, view)
         return self.executor.collect(self.session, entries_sql(step, view))
+
+    def placed(self, matrix: Matrix) -> Matrix:
+        """A matrix where it can be evaluated: on the driver, or in shards that Spark's tasks work on."""
+        if isinstance(matrix, ShardedMatrix) or matrix.entries <= self.entries_at_most:
+            return matrix
+        session = self.executor.session
+        folder = self.folder / safe_name(matrix.step.step.name)
+        return ShardedMatrix(matrix, folder, session, 2 * session.sparkContext.defaultParallelism)
 
     def types(self, step: CurrentStep) -> list[pa.DataType]:
         """What Spark's types of a query's calls are in Arrow."""

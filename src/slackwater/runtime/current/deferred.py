@@ -14,7 +14,7 @@ from slackwater.plan.model import Move, Output, Step
 from slackwater.planners.deferring import UnitCosts
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import How
-from slackwater.runtime.current.evaluating import Evaluated, Tick, bound_of, evaluate
+from slackwater.runtime.current.evaluating import Evaluated, Tick, bound_of, evaluated
 from slackwater.runtime.current.exact import typed
 from slackwater.runtime.current.linear import Aggregate
 from slackwater.runtime.current.matrix import Matrix
@@ -101,13 +101,14 @@ class DeferredQuery:
 
     def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints) -> None:
         """Evaluate some groups of an item at a tick; each is then due at a time of its own."""
-        matrix = self.matrix if len(rows) == self.matrix.size else self.matrix.chosen(rows)
         since = int(item.at[rows].min())
-        found = evaluate(item.aggregate, item.move, self.contract, matrix, tick, item.value[rows], since)
+        found, present = evaluated(
+            self.matrix, item.aggregate, item.move, self.contract, tick, rows, item.value[rows], since
+        )
         item.evaluated += len(rows)
         # of those that no key is there for nothing can be said, and that there is no value is said once
         known = ~np.isnan(found.value) | ~np.isnan(item.value[rows]) | (item.at[rows] == LONG_BEFORE)
-        there = matrix.present(tick.values) & known
+        there = present & known
         on_time = ~item.late[rows]
         self._held.append((item, tick.now, rows[there], _only(found, there), on_time[there]))
         item.value[rows], item.at[rows] = found.value, tick.now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,10 +17,19 @@ from slackwater.runtime.current.linear import Aggregate, motion
 from slackwater.runtime.current.matrix import Matrix, Values
 from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.statistics.diffusion import Floats
-from slackwater.statistics.series import Bools, Ints, Series
+from slackwater.statistics.series import Bools, Ints
 
 CELLS_AT_A_TIME = 4_000_000
 """Rows times ticks of a window that are worked on at once."""
+
+
+@dataclass(frozen=True)
+class Motions:
+    """How the keys move: when each was heard last, and by signal and key its drift and variance a second."""
+
+    time: Ints
+    drift: Floats
+    variance: Floats
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class Tick:
     now: int
     gap: int
     """Microseconds to the tick after it, as far as the last ones tell."""
-    series: Series
+    series: Motions
     values: Values
     """With what is modelled of keys that are interrupted."""
     silent: Bools
@@ -39,6 +49,24 @@ class Tick:
     """The longest that an evaluation is put off."""
     resting: int
     """How often a query is evaluated while a key of it is interrupted: the paper's T."""
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A matrix whose rows are evaluated elsewhere."""
+
+    def evaluated(
+        self,
+        aggregate: Aggregate,
+        move: Move | None,
+        contract: Drift,
+        tick: Tick,
+        rows: Ints,
+        best: Floats,
+        since: int,
+    ) -> tuple[Evaluated, Bools]: ...
+
+    def value_of(self, aggregate: Aggregate, values: Values) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -71,7 +99,7 @@ def evaluate(
     ``best`` is the extreme up to the tick ``since``, which an extreme since a landmark goes on from.
     """
     weights = aggregate.weights(matrix, tick.values)
-    drift, variance = motion(weights, tick.series)
+    drift, variance = motion(weights, tick.series.drift, tick.series.variance)
     latest = aggregate.value(matrix, tick.values)
     value, edge = latest, np.full(matrix.size, np.inf)
     if move is not None:
@@ -92,6 +120,23 @@ def evaluate(
     wait = np.where(np.isnan(value), 0.0, wait)
     counted = matrix.rows_of(tick.values).astype(np.float64)
     return Evaluated(value, drift, variance, wait, width, modelled, counted)
+
+
+def evaluated(
+    matrix: Matrix,
+    aggregate: Aggregate,
+    move: Move | None,
+    contract: Drift,
+    tick: Tick,
+    rows: Ints,
+    best: Floats,
+    since: int,
+) -> tuple[Evaluated, Bools]:
+    """Evaluate some rows of a matrix, wherever it is; and which of them have a key that is there."""
+    if isinstance(matrix, Sharded):
+        return matrix.evaluated(aggregate, move, contract, tick, rows, best, since)
+    part = matrix if len(rows) == matrix.size else matrix.chosen(rows)
+    return evaluate(aggregate, move, contract, part, tick, best, since), part.present(tick.values)
 
 
 def bound_of(contract: Drift, value: Floats) -> Floats:

@@ -41,8 +41,7 @@ class ExactQuery:
     def tick(self, now: int, values: Values) -> None:
         """Evaluate all groups at a tick."""
         matrix = self.matrix
-        calls = [matrix.call(index, values) for index in range(len(self.step.calls))]
-        present = matrix.present(values)
+        calls, present, counts = matrix.all_calls(values)
         rows = np.flatnonzero(present)
         columns = self.columns(calls, rows)
         moved = {}
@@ -53,7 +52,7 @@ class ExactQuery:
             moved[f"m{index}"] = pa.array(extremes, mask=np.isnan(extremes))
         if not len(rows):
             return
-        counted = pa.array(matrix.rows_of(values)[rows])
+        counted = pa.array(counts[rows])
         at = pa.array(np.full(len(rows), now))
         self._held.append(pa.table({"at": at, "rows": counted, **columns, **moved}))
 
@@ -70,8 +69,8 @@ class ExactQuery:
             if not moving.count:
                 continue
             times, values = history.window(int(moving.time[0]), int(moving.time[moving.count - 1]))
-            calls = [self.matrix.call(index, values) for index in range(len(self.step.calls))]
-            said = np.where(self.matrix.present(values), _said(moving, calls), np.nan)
+            calls, present, _ = self.matrix.all_calls(values)
+            said = np.where(present, _said(moving, calls), np.nan)
             moving.renew(times, said.T)
 
     def answers(self, emitted_at: datetime, by_spark: BySpark) -> Iterator[AnswerBatch]:

@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slackwater.plan.catalog import Catalog
 from slackwater.plan.current import CurrentPlan, current_plan
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.scope import safe_name
@@ -31,6 +33,7 @@ from slackwater.runtime.current.values import CurrentValues, Turned
 from slackwater.runtime.journal import Journal, remove, sync
 from slackwater.runtime.state import CURRENT, LogFile, StreamState
 from slackwater.runtime.work import Work
+from slackwater.spark.execute import Executor, SparkSession
 
 SNAPSHOT_EVERY = 32
 """Turns after which all is written anew, so that a restart repeats few."""
@@ -48,6 +51,7 @@ class Keeper:
         plan_of: Callable[[int], Plan],
         kept: int,
         clock: Callable[[], float],
+        entries_at_most: int,
     ) -> None:
         self._journal = journal
         self._state = state
@@ -55,6 +59,7 @@ class Keeper:
         self._plan_of = plan_of
         self._kept = kept
         self._clock = clock
+        self._entries_at_most = entries_at_most
         self._values: CurrentValues | None = None
         self._doomed: list[Path] = []
         self._took = Took()
@@ -90,7 +95,7 @@ class Keeper:
         if plan is None:
             self._forget()
             return
-        ask = Asking(plan, work.plan.catalog, work.executor, work.session, work.now())
+        ask = self._ask(plan, work.plan.catalog, work.executor, work.session, work.now())
         changed = self._go_on(plan, ask)
         values = self._values
         assert values is not None
@@ -107,6 +112,12 @@ class Keeper:
             self._write_turn(work.step, turned)
         if ask.taken:
             work.answers.append(partial(iter, ask.taken))
+
+    def _ask(
+        self, plan: CurrentPlan, catalog: Catalog, executor: Executor, session: SparkSession, at: datetime
+    ) -> Asking:
+        folder = self._journal.root / "shards" / safe_name(self._stream.lower())
+        return Asking(plan, catalog, executor, session, at, folder, self._entries_at_most)
 
     def wakes(self, watermark: int) -> bool:
         """Whether something would be evaluated if the watermark moved, though nothing comes."""
@@ -137,7 +148,8 @@ class Keeper:
         assert plan is not None
         values = CurrentValues(plan, self._kept, self._clock)
         values.load(arrays, tables)
-        asked = Asking(plan, self._plan_of(version).catalog, ask.executor, ask.session, ask.emitted_at)
+        catalog = self._plan_of(version).catalog
+        asked = self._ask(plan, catalog, ask.executor, ask.session, ask.emitted_at)
         values.prepare(asked)
         for file in turns:
             kept = pq.read_table(self._journal.root / file.path)

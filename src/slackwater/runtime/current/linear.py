@@ -10,7 +10,6 @@ from scipy.sparse import csr_array
 from slackwater.plan.linear import computed
 from slackwater.runtime.current.matrix import Called, Matrix, Values
 from slackwater.statistics.diffusion import Floats
-from slackwater.statistics.series import Series
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def _columns(calls: list[Called]) -> dict[str, Floats]:
     return {f"a{i}": np.where(c.there, c.value, np.nan) for i, c in enumerate(calls)}
 
 
-def motion(weights: list[csr_array], series: Series) -> tuple[Floats, Floats]:
+def motion(weights: list[csr_array], drifts: Floats, variances: Floats) -> tuple[Floats, Floats]:
     """Drift and variance per second of each row, as sums over its keys (equation 6).
 
     NaN variance where nothing is known yet of one of its keys.
@@ -63,10 +62,10 @@ def motion(weights: list[csr_array], series: Series) -> tuple[Floats, Floats]:
     drift = np.zeros(weights[0].shape[0]) if weights else np.zeros(0)
     variance = np.zeros(drift.shape)
     for signal, matrix in enumerate(weights):
-        drift += matrix @ series.drift[signal]
+        drift += matrix @ drifts[signal]
         squared = csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
-        variance += squared @ np.nan_to_num(series.variance[signal])
-        unknown = np.isnan(series.variance[signal]).astype(np.float64)
+        variance += squared @ np.nan_to_num(variances[signal])
+        unknown = np.isnan(variances[signal]).astype(np.float64)
         blind = csr_array((np.abs(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape) @ unknown
         variance[blind > 0] = np.nan
     return drift, variance

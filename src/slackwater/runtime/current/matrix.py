@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -131,6 +132,48 @@ class Matrix:
         found = np.zeros(self.size, bool)
         found[row[keys[self._key]]] = True
         return found
+
+    def all_calls(self, values: Values) -> tuple[list[Called], Bools, Ints]:
+        """All calls for all rows; which rows are there, and how many current rows each rests on."""
+        calls = [self.call(index, values) for index in range(len(self.form.calls))]
+        return calls, self.present(values), self.rows_of(values)
+
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        return tuple(self._signals)
+
+    def write(self, folder: Path) -> None:
+        """Keep the entries as arrays that others can map into memory."""
+        folder.mkdir(parents=True)
+        np.save(folder / "key.npy", self._key)
+        np.save(folder / "start.npy", self._start)
+        np.save(folder / "shape.npy", np.array([self.size, self.width]))
+        for name, data in self._data.items():
+            np.save(folder / f"data-{name}.npy", data)
+
+    @classmethod
+    def read(cls, folder: Path, step: CurrentStep, signals: Sequence[str]) -> Matrix:
+        """Rows that were written; their groups are not."""
+        part = cls(step, signals)
+        part._key = np.load(folder / "key.npy", mmap_mode="r")
+        part._start = np.load(folder / "start.npy")
+        part._rows, part.width = (int(n) for n in np.load(folder / "shape.npy"))
+        for file in folder.glob("data-*.npy"):
+            part._data[file.stem.removeprefix("data-")] = np.load(file, mmap_mode="r")
+        return part
+
+    @classmethod
+    def joined(cls, parts: Sequence[Matrix], groups: Places, width: int) -> Matrix:
+        """The rows of some matrices, one after the other."""
+        whole = cls(parts[0].step, parts[0].signal_names)
+        whole.groups, whole.width = groups, width
+        lengths = np.concatenate([part.lengths() for part in parts])
+        whole._row = np.repeat(np.arange(len(lengths)), lengths)
+        whole._key = np.concatenate([part._key for part in parts])
+        names = {name for part in parts for name in part._data}
+        whole._data = {n: np.concatenate([p._data.get(n, np.zeros(p.entries)) for p in parts]) for n in names}
+        whole._start = np.concatenate([[0], np.cumsum(lengths)])
+        return whole
 
     def present(self, values: Values) -> Bools:
         """Which groups have a key that is there."""

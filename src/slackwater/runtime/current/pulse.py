@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slackwater.plan.current import CurrentPlan
-from slackwater.runtime.current.evaluating import Tick
+from slackwater.runtime.current.evaluating import Motions, Tick
 from slackwater.runtime.current.history import History
 from slackwater.runtime.current.matrix import Values
 from slackwater.statistics.series import Bools, Ints, Series
@@ -73,7 +73,8 @@ class Pulse:
             since = np.where(silent, (now - series.time) / 1e6, 0.0)
             values = Values(series.value + series.drift * since, series.there, series.known)
         longest = LONGEST_TICKS * self.gap
-        return Tick(now, self.gap, series, values, silent, history, longest, self.resting), changed
+        motions = Motions(series.time, series.drift, series.variance)
+        return Tick(now, self.gap, motions, values, silent, history, longest, self.resting), changed
 
     def _next(self, until: int, series: Series) -> int | None:
         """The next time before ``until`` to look at keys that are interrupted; None where none is."""

@@ -10,7 +10,7 @@ import numpy as np
 from slackwater.planners.deferring import ItemLoad, Rules, evaluate_every
 from slackwater.planners.evaluations import affordable
 from slackwater.runtime.current.deferred import DeferredItem, DeferredQuery
-from slackwater.runtime.current.evaluating import Tick, bound_of
+from slackwater.runtime.current.evaluating import Sharded, Tick, bound_of
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, Ints
 
@@ -76,7 +76,11 @@ def _run(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> float:
 
 def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rules) -> float:
     """Evaluate all groups of an item, and deliver those that have left their bound."""
-    value = item.aggregate.value(query.matrix, tick.values)
+    matrix = query.matrix
+    if isinstance(matrix, Sharded):
+        value = matrix.value_of(item.aggregate, tick.values)
+    else:
+        value = item.aggregate.value(matrix, tick.values)
     with np.errstate(invalid="ignore"):
         left = np.abs(value - item.value) > bound_of(query.contract, item.value)
     fresh = item.due <= tick.now

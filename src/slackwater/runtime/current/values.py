@@ -82,6 +82,7 @@ class CurrentValues:
         for query in self._queries.values():
             query.types = ask.types(query.matrix.step)
             query.matrix.extend(ask.entries(query.matrix.step, self.keys, 0), self.series.size)
+            query.matrix = ask.placed(query.matrix)
 
     def turn(self, turned: Turned, ask: Asking) -> None:
         """Take the rows of a turn, and evaluate every tick that is complete after it."""
@@ -126,6 +127,7 @@ class CurrentValues:
             for query in self._queries.values():
                 matrix = query.matrix
                 touched = matrix.extend(ask.entries(matrix.step, self.keys, known), self.series.size)
+                query.matrix = ask.placed(matrix)
                 if isinstance(query, DeferredQuery):
                     query.wake(np.isin(np.arange(matrix.size), touched))
         late = pc.less(items["cell"], before)
