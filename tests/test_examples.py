@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,9 @@ from slackwater.cli import app
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Session
 from slackwater.runtime.testing import ListSink
-from slackwater.traffic import Traffic, from_options
+from slackwater.spark.sources import GENERATORS
+from slackwater.spark.trace import Generator
+from slackwater.traffic import Traffic
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = sorted(path.name for path in EXAMPLES.glob("*.sql"))
@@ -64,9 +67,10 @@ def load(name: str) -> ModuleType:
 
 
 def run(spark: Any, file: str, register: Callable[[Session], None] = lambda session: None) -> list[Answer]:
-    """All answers of a file, from wherever the tests are started."""
+    """All answers of a file, as fast as it goes, from wherever the tests are started."""
     sink = ListSink()
     text = (EXAMPLES / file).read_text().replace("'examples/", f"'{EXAMPLES}/")
+    text = re.sub(r"speed '\d+'", "speed 'max'", text)
     with Session(spark) as session:
         register(session)
         session.sql(text, file=file)
@@ -75,8 +79,8 @@ def run(spark: Any, file: str, register: Callable[[Session], None] = lambda sess
     return sink.answers
 
 
-def rows_of(traffic: Traffic, seconds: int) -> list[Row]:
-    return [row for index in range(seconds) for row in traffic.slice(index, 1_000_000).to_pylist()]
+def rows_of(generator: Generator, seconds: int) -> list[Row]:
+    return [row for index in range(seconds) for row in generator.slice(index, 1_000_000).to_pylist()]
 
 
 def rows_of_file(file: str, seconds: int) -> list[Row]:
@@ -87,7 +91,7 @@ def rows_of_file(file: str, seconds: int) -> list[Row]:
     statement = parse((EXAMPLES / file).read_text())[0]
     assert isinstance(statement, CreateStream)
     options = {k: v for k, v in statement.options if k not in ("length", "speed")}
-    return rows_of(from_options(options), seconds)
+    return rows_of(GENERATORS[statement.format](options), seconds)
 
 
 def at(seconds: float) -> datetime:
@@ -244,3 +248,77 @@ def test_python_api(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     # which batch the change meets is up to the clock; what is answered is exact all the same
     counts = {at(s): len(between(web, s, s + 5)) for s in fives}
     assert values(answers, "added", "n").items() <= counts.items()
+
+
+@pytest.fixture(scope="module")
+def portfolio(spark: Any) -> tuple[list[Answer], list[dict[str, float]]]:
+    """The answers, and the current value of each key at each second."""
+    current: list[dict[str, float]] = []
+    rows = rows_of_file("portfolio.sql", 60)
+    for second in range(60):
+        before = current[-1] if current else {}
+        current.append(before | {row["key"]: row["value"] for row in rows if row["ts"] == at(second)})
+    return run(spark, "portfolio.sql"), current
+
+
+def by_time(answers: Sequence[Answer], query: str, column: str, **keys: str) -> dict[datetime | None, Answer]:
+    return {a.at: a for a in answers if (a.query, a.column, a.group) == (query, column, keys)}
+
+
+def test_portfolio_exact(portfolio: tuple[list[Answer], list[dict[str, float]]]) -> None:
+    answers, current = portfolio
+    for query, column, made in (
+        ("market", "average", statistics.fmean),
+        ("market", "keys", len),
+        ("extremes", "dearest", max),
+        ("extremes", "cheapest", min),
+    ):
+        found = by_time(answers, query, column)
+        assert {a.how for a in found.values()} == {"exact"}
+        expected = {at(second): made(values.values()) for second, values in enumerate(current)}
+        assert {time: a.value for time, a in found.items()} == pytest.approx(expected)
+    volumes = Counter[datetime]()
+    for row in rows_of_file("portfolio.sql", 60):
+        volumes[at((row["ts"] - ORIGIN).seconds // 10 * 10)] += row["volume"]
+    assert values(answers, "turnover", "volume") == dict(volumes)
+
+
+def test_portfolio_drift(portfolio: tuple[list[Answer], list[dict[str, float]]]) -> None:
+    answers, current = portfolio
+    holdings: dict[str, dict[str, float]] = {}
+    for account, key, qty in (row.split(",") for row in (EXAMPLES / "holdings.csv").read_text().split()[1:]):
+        holdings.setdefault(account, {})[key] = float(qty)
+    right, evaluated = [], 0
+    for account, held in holdings.items():
+        worth = [sum(qty * now[key] for key, qty in held.items()) for now in current]
+        peak = [max(worth[max(0, second - 20) : second + 1]) for second in range(60)]
+        for query, truth in (("worth", worth), ("peak", peak)):
+            found = by_time(answers, query, query, account=account)
+            cached = found[at(0)]
+            for second in range(60):
+                cached = found.get(at(second), cached)
+                if cached.how == "deferred":
+                    right.append(abs(cached.value - truth[second]) <= 0.01 * cached.value)
+                    if cached.at == at(second):
+                        assert cached.value == pytest.approx(truth[second])
+            evaluated += len(found)
+            modelled = [a.at for a in found.values() if a.how == "modelled"]
+            assert bool(modelled) == ("k3" in held)
+            assert all(at(32) < time < at(40) for time in modelled if time is not None)
+    assert statistics.fmean(right) > 0.9
+    assert evaluated < 60 * 2 * len(holdings) / 2
+
+
+def test_portfolio_extrapolated(portfolio: tuple[list[Answer], list[dict[str, float]]]) -> None:
+    answers, current = portfolio
+    found = by_time(answers, "trend", "average")
+    cached, right = found[at(0)], []
+    for second, now in enumerate(current):
+        cached = found.get(at(second), cached)
+        assert cached.at is not None
+        passed = (at(second) - cached.at).total_seconds()
+        right.append(
+            abs(cached.value + (cached.slope or 0.0) * passed - statistics.fmean(now.values())) <= 0.5
+        )
+    assert statistics.fmean(right) > 0.95
+    assert len(found) < 30

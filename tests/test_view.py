@@ -7,10 +7,17 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from slackwater.language.contracts import Drift, Exact
+from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.board import Board
+from slackwater.runtime.json_values import to_micros
+from slackwater.runtime.show import show_estimate
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
 from slackwater.terminal.view import LiveView, screen, summary
 
@@ -118,6 +125,89 @@ def test_what_is_kept_is_shown_while_load_is_shed() -> None:
     assert packets.split()[7:9] == ["25%", "1.50"]
     assert "100%" in load
     assert not any("kept" in line for line in lines(summary(shedding)))
+
+
+NOW = QueryStatus(
+    name="worth_now",
+    contract="DRIFT 1% BELIEF 90%",
+    last_value=None,
+    last_window_end=NOON,
+    last_keys=(("account", None),),
+    answers=3,
+    how="modelled",
+    met=False,
+    missed=3,
+    evaluated=1234,
+)
+
+
+def test_evaluations_that_were_missed_are_told() -> None:
+    for shown in (screen(STATUS, width=100, height=24), summary(STATUS)):
+        assert "missed" not in "\n".join(lines(shown, 100))
+    status = replace(STATUS, queries=(WEB, NOW))
+    shown = lines(screen(status, width=140, height=24), 140)
+    heading, web, now = shown[4:7]
+    assert heading.split()[-3:] == ["answers", "missed", "history"]
+    assert web.split()[-3:] == ["60", "0", "▁▂▃▄▅▆▇█"]
+    assert now.split()[-3:] == ["modelled", "3", "3"]
+    assert "2024-05-01 12:00:05" in now
+    assert "worth_now account=– " in now
+    assert shown[-1] == "2024-05-01 12:00:05 UTC  3 evaluations missed  running monitor.sql"
+    assert "None" not in "\n".join(shown)
+    ended = lines(summary(status), 140)
+    assert ended[-3:] == ["3 evaluations missed, 1,234 run", "", "running monitor.sql"]
+    one = replace(status, queries=(replace(NOW, missed=1),), message="")
+    assert lines(summary(one))[-1] == "1 evaluation missed, 1,234 run"
+
+
+def test_a_query_that_misses_evaluations_is_shown_where_not_all_fit() -> None:
+    queries = tuple(QueryStatus(name=f"q{i}", contract="EXACT", met=True) for i in range(100))
+    queries = (*queries, replace(NOW, met=True))
+    shown = lines(screen(Status(at=NOON, queries=queries), width=80, height=12))
+    assert any("worth_now" in line for line in shown)
+    assert max(map(cell_len, shown)) <= 80
+
+
+def test_the_last_answer_of_current_values_has_its_tick() -> None:
+    board = Board()
+    board.queries({"worth": Drift(5, belief=0.9, extrapolate=True), "busy": Exact()})
+    made = AnswerBatch(
+        query="worth",
+        column="w",
+        at=np.array([to_micros(NOON), to_micros(NOON + timedelta(seconds=1))]),
+        keys={"account": pa.array([1, 2])},
+        value=pa.array([7.0, 1234.5]),
+        low=pa.array([2.0, 1229.5]),
+        high=pa.array([12.0, 1239.5]),
+        confidence=0.9,
+        how="deferred",
+        emitted_at=NOON,
+        slope=np.array([np.nan, -0.51234]),
+    )
+    rows = AnswerBatch(
+        query="busy",
+        column="*",
+        at=np.array([to_micros(NOON)]),
+        keys={"host": pa.array([None], pa.string())},
+        value=pa.nulls(1),
+        confidence=1.0,
+        how="exact",
+        emitted_at=NOON,
+    )
+    assert len(list(board.watching([made, rows], {}))) == 2
+    board.missed({"worth": (2, 40)})
+    text = "\n".join(lines(screen(board.status(NOON), width=140, height=24), 140))
+    assert (
+        "worth account=2  DRIFT 5 BELIEF 90% EXTRAPOLATE  ✓     1,234.5  2024-05-01 12:00:06  deferred"
+        in text
+    )
+    assert "busy host=–" in text
+    assert "2 evaluations missed" in text
+    assert "None" not in text
+    first, second = made.answers()
+    assert show_estimate(first) == "7.0 ± 5.0 (90%)"
+    assert show_estimate(second) == "1,234.5 ± 5.0 (90%), -0.512/s"
+    assert show_estimate(replace(second, value=None, low=None, high=None, slope=None)) == "–"
 
 
 def test_wide_terminals_show_more() -> None:

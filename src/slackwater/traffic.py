@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Bounds = tuple[type[int] | type[float], float, float]
+Reader = tuple[Callable[[str], Any], str]  # how the text of an option is read, and what it should be
 
 SCHEMA = pa.schema([
     ("ts", pa.timestamp("us", tz="UTC")), ("src", pa.string()), ("dst", pa.string()), ("sport", pa.int32()),
@@ -37,7 +38,7 @@ _SMALLEST_PACKET, _ACK_SHARE, _SIZE_SHAPE = 40, 0.4, 1.2
 # Second words of the seed sequences: keep the timelines' random numbers apart from the packets'.
 _TIMELINE_STREAM, _PACKET_STREAM = 0, 1
 # A chunk has 2**12 periods: below these bounds no sum of periods and begin of a chunk can leave int64.
-_CYCLES_PER_CHUNK, _LONGEST_PERIOD_US, _HORIZON_US = 2**11, 2**50, 2**52
+_CYCLES_PER_CHUNK, _LONGEST_PERIOD_US, HORIZON_US = 2**11, 2**50, 2**52
 
 _BOUNDS: dict[str, Bounds] = {
     "seed": (int, 0, 2**63 - 1), "rate": (float, 1e-6, 10**9), "sources": (int, 1, 100_000),
@@ -46,7 +47,8 @@ _BOUNDS: dict[str, Bounds] = {
 }  # fmt: skip
 
 
-def _check_number(name: str, value: object, bounds: Bounds) -> None:
+def check_number(name: str, value: object, bounds: Bounds) -> None:
+    """Raise where a value is no number of the kind and in the range that bounds say."""
     kind, low, high = bounds
     # bool is an int to isinstance, but a rate of True is a mistake rather than a rate of 1.
     is_number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
@@ -69,11 +71,11 @@ class Burst:
     host: str | None = None
 
     def __post_init__(self) -> None:
-        _check_number("burst start_s", self.start_s, (float, 0, 10**9))
-        _check_number("burst length_s", self.length_s, (float, 1e-6, 10**9))
-        _check_number("burst factor", self.factor, (float, 1, 10**6))
+        check_number("burst start_s", self.start_s, (float, 0, 10**9))
+        check_number("burst length_s", self.length_s, (float, 1e-6, 10**9))
+        check_number("burst factor", self.factor, (float, 1, 10**6))
         if self.port is not None:
-            _check_number("burst port", self.port, (int, 0, 65535))
+            check_number("burst port", self.port, (int, 0, 65535))
         if self.host is not None and not (isinstance(self.host, str) and self.host):
             raise ValueError(f"burst host: expected a host such as '10.0.3.17', got {self.host!r}")
 
@@ -110,6 +112,9 @@ class Traffic:
     True
     """
 
+    schema: ClassVar[pa.Schema] = SCHEMA
+    segment_us: ClassVar[int] = 1_000_000
+
     seed: int = 1
     rate: float = 2000.0
     sources: int = 64
@@ -124,16 +129,15 @@ class Traffic:
 
     def __post_init__(self) -> None:
         for name, bounds in _BOUNDS.items():
-            _check_number(name, getattr(self, name), bounds)
-        if not isinstance(self.origin, datetime) or self.origin.utcoffset() is None:
-            raise ValueError(f"origin: expected a datetime with time zone, got {self.origin!r}")
+            check_number(name, getattr(self, name), bounds)
+        check_origin(self.origin)
         if not isinstance(self.bursts, tuple) or not all(isinstance(burst, Burst) for burst in self.bursts):
             raise ValueError(f"bursts: expected a tuple of Burst, got {self.bursts!r}")
 
     def slice(self, index: int, width_us: int) -> pa.Table:
         """The rows with event time in [origin + index * width_us, origin + (index + 1) * width_us)."""
-        _check_number("index", index, (int, 0, 2**31 - 1))
-        _check_number("width_us", width_us, (int, 1, _HORIZON_US // (index + 1)))
+        check_number("index", index, (int, 0, 2**31 - 1))
+        check_number("width_us", width_us, (int, 1, HORIZON_US // (index + 1)))
         begin, end = index * width_us, (index + 1) * width_us
         timelines = _timelines(self.seed, self.sources, self.alpha, self.on_s, self.off_s)
         periods = timelines.on_periods(begin, end)
@@ -169,9 +173,9 @@ class Traffic:
         tail = _SMALLEST_PACKET * (1 - reach * rng.random(count)) ** (-1 / _SIZE_SHAPE)
         is_ack = rng.random(count, dtype=np.float32) < _ACK_SHARE
         size = np.where(is_ack, _SMALLEST_PACKET, np.minimum(tail, self.max_size)).astype(np.int32)
-        origin_us = (self.origin - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        stamps = (time + (epoch_us(self.origin) + begin)).view("datetime64[us]")
         columns = [
-            pa.array((time + (origin_us + begin)).view("datetime64[us]"), type=SCHEMA.field("ts").type),
+            pa.array(stamps, type=SCHEMA.field("ts").type),
             names.take(pa.array(src)), names.take(pa.array(dst)),
             np.where(is_request, ephemeral, port), np.where(is_request, port, ephemeral),
             pa.array(["tcp", "udp"]).take(pa.array(is_udp.view(np.int8))),
@@ -185,19 +189,47 @@ def from_options(options: Mapping[str, str]) -> Traffic:
 
     Bursts are start:length:factor[:port=P][:host=H], comma separated; the origin is ISO 8601 with its zone.
     """
+    return Traffic(**read_options("traffic", options, _OPTIONS))
+
+
+def read_options(source: str, options: Mapping[str, str], known: Mapping[str, Reader]) -> dict[str, Any]:
+    """The values of options given as texts, by name in lower case; errors name the source and the option."""
     values: dict[str, Any] = {}
     for name, text in options.items():
         key = name.lower()
-        if key not in _OPTIONS:
-            near = difflib.get_close_matches(key, _OPTIONS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(_OPTIONS)}"
-            raise ValueError(f"unknown traffic option {name!r}: {hint}")
-        parse, expected = _OPTIONS[key]
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+            raise ValueError(f"unknown {source} option {name!r}: {hint}")
+        parse, expected = known[key]
         try:
             values[key] = parse(text.strip())
         except ValueError as error:
-            raise ValueError(f"traffic option {name}: expected {expected}, got {text!r} ({error})") from error
-    return Traffic(**values)
+            raise ValueError(
+                f"{source} option {name}: expected {expected}, got {text!r} ({error})"
+            ) from error
+    return values
+
+
+def number_readers(bounds: Mapping[str, Bounds]) -> dict[str, Reader]:
+    """How options are read that are numbers."""
+    return {
+        name: (kind, "a whole number" if kind is int else "a number") for name, (kind, _, _) in bounds.items()
+    }
+
+
+ORIGIN_READER: Reader = (datetime.fromisoformat, "a time like '2026-01-01T00:00:00Z'")
+
+
+def check_origin(origin: object) -> None:
+    """Raise where an origin is no time with its zone."""
+    if not isinstance(origin, datetime) or origin.utcoffset() is None:
+        raise ValueError(f"origin: expected a datetime with time zone, got {origin!r}")
+
+
+def epoch_us(moment: datetime) -> int:
+    """Microseconds from 1970 to a time."""
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _parse_burst(text: str) -> Burst:
@@ -209,14 +241,12 @@ def _parse_burst(text: str) -> Burst:
     return Burst(float(start), float(length), float(factor), port, extra.get("host"))
 
 
-_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
-    name: (kind, "a whole number" if kind is int else "a number") for name, (kind, _, _) in _BOUNDS.items()
-} | {
+_OPTIONS: dict[str, Reader] = number_readers(_BOUNDS) | {
     "bursts": (
         lambda text: tuple(_parse_burst(part) for part in text.split(",") if part.strip()),
         "start:length:factor[:port=P][:host=H], ...",
     ),
-    "origin": (datetime.fromisoformat, "a time like '2026-01-01T00:00:00Z'"),
+    "origin": ORIGIN_READER,
 }
 
 

@@ -165,7 +165,7 @@ def _type(cursor: Cursor, column: str, stop: int) -> str:
 
 
 def _using(cursor: Cursor) -> tuple[str, Options]:
-    cursor.expect("USING", "after the columns, then a Spark format, replay, traffic or agents")
+    cursor.expect("USING", "after the columns, then a Spark format, replay, traffic, walks or agents")
     format_ = cursor.name("a format after USING")
     while cursor.accept("."):
         format_ += "." + cursor.name("the rest of the format's name")

@@ -27,10 +27,10 @@ SCANS = 4.0
 class UnitCosts:
     """Seconds: for an entry of a matrix, for a query that is looked at, one that is solved, one delivered."""
 
-    entry: float = 4e-9
-    look: float = 4e-9
-    solve: float = 3e-7
-    answer: float = 1e-6
+    entry: float = 1e-9
+    look: float = 1e-9
+    solve: float = 2e-7
+    answer: float = 2e-6
 
     def evaluation(self, entries: Floats) -> Floats:
         """What it costs to evaluate queries of so many entries each, and to deliver them."""

@@ -29,6 +29,47 @@ class Difference:
         return f"{where}: {show_value(self.value)} ({self.how}), in truth {show_value(self.truth)}"
 
 
+@dataclass(frozen=True)
+class DriftAudit:
+    """Cached answers of a query under DRIFT, at all ticks of all groups."""
+
+    fidelity: Coverage | None
+    """Ticks at which the cached answer was within its bound, beside the belief; stretches count as one."""
+    late: int
+    """Ticks of stretches that the run has said to be a broken promise: the next answer came late."""
+    late_within: int
+    modelled: int
+    """Ticks while keys were interrupted, when nobody knows the truth."""
+    returns: Coverage | None
+    """Times that they came back, and whether the last modelled interval held what was then found."""
+
+    @property
+    def tests(self) -> int:
+        return (self.fidelity is not None) + (self.returns is not None)
+
+    def problems(self, tested: int) -> Iterator[str]:
+        """Promises that were not kept, where so many shares are tested."""
+        for coverage, kept, of in (
+            (self.fidelity, "the cached answer was within its bound at", "ticks"),
+            (self.returns, "what was modelled held the truth at", "returns of interrupted keys"),
+        ):
+            if coverage is not None and coverage.short(tested):
+                high = coverage.range()[1]
+                yield (
+                    f"{kept} {coverage.share:.1%} of {coverage.of:,} {of}, "
+                    f"{coverage.claimed:.0%} is claimed; chance explains up to {high:.1%}"
+                )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "fidelity": _coverage_json(self.fidelity),
+            "late": self.late,
+            "late_within": self.late_within,
+            "modelled": self.modelled,
+            "returns": _coverage_json(self.returns),
+        }
+
+
 @dataclass(frozen=True, kw_only=True)
 class ColumnAudit:
     """One column of one query (``*``: the rows of a query that delivers rows)."""
@@ -62,13 +103,25 @@ class ColumnAudit:
     gap: int | None = None
     """Under SUBSET: the most answers in a row that are missing."""
     gap_allowed: int | None = None
+    drift: DriftAudit | None = None
+    """Of a query that is, or was, under DRIFT."""
 
     @property
     def name(self) -> str:
         return f"{self.query}.{self.column}"
 
+    @property
+    def tests(self) -> int:
+        """Shares that are compared with what was claimed."""
+        return (self.coverage is not None) + (self.drift.tests if self.drift is not None else 0)
+
+    @property
+    def saved(self) -> float | None:
+        """Under DRIFT: the share of ticks that needed no answer."""
+        return max(0.0, 1 - self.answers / self.true) if self.drift is not None and self.true else None
+
     def problems(self, tested: int) -> Iterator[str]:
-        """Promises that were not kept, where so many columns have intervals."""
+        """Promises that were not kept, where so many shares are tested."""
         name = printable(self.name)
         if self.differing:
             kind = "rows are none of" if self.column == "*" else "answers claim to be exact and are none of"
@@ -85,6 +138,8 @@ class ColumnAudit:
                 f"{name}: of {self.kept.of:,} answers that say that {self.contract} was kept, it was by "
                 f"{self.kept.share:.1%}; {self.kept.claimed:.0%} is claimed; chance explains up to {high:.1%}"
             )
+        if self.drift is not None:
+            yield from (f"{name}: {problem}" for problem in self.drift.problems(tested))
         if self.missing and not self.may_miss:
             yield f"{name}: {self.missing:,} answers are missing, and the contract is {self.contract}"
         if self.gap is not None and self.gap_allowed is not None and self.gap > self.gap_allowed:
@@ -92,7 +147,7 @@ class ColumnAudit:
 
     def as_dict(self) -> dict[str, Any]:
         """The column as JSON has it."""
-        coverage, errors = self.coverage, self.errors
+        errors, drift = self.errors, self.drift
         return {
             "query": self.query,
             "column": self.column,
@@ -101,17 +156,7 @@ class ColumnAudit:
             "true_answers": self.true,
             "compared": self.compared,
             "how": dict(self.hows),
-            "coverage": None
-            if coverage is None
-            else {
-                "inside": coverage.inside,
-                "of": coverage.of,
-                "share": coverage.share,
-                "claimed": coverage.claimed,
-                "overlap": coverage.overlap,
-                "range": list(coverage.range()),
-                "short": coverage.short(),
-            },
+            "coverage": _coverage_json(self.coverage),
             "relative_error": None
             if errors is None
             else {
@@ -130,7 +175,22 @@ class ColumnAudit:
             "examples": [str(example) for example in self.examples],
             "longest_gap": self.gap,
             "allowed_gap": self.gap_allowed,
+            "drift": None if drift is None else {**drift.as_dict(), "saved": self.saved},
         }
+
+
+def _coverage_json(coverage: Coverage | None) -> dict[str, Any] | None:
+    if coverage is None:
+        return None
+    return {
+        "inside": coverage.inside,
+        "of": coverage.of,
+        "share": coverage.share,
+        "claimed": coverage.claimed,
+        "overlap": coverage.overlap,
+        "range": list(coverage.range()),
+        "short": coverage.short(),
+    }
 
 
 def _finite(error: float) -> float | None:
@@ -147,7 +207,7 @@ class AuditReport:
     @property
     def problems(self) -> tuple[str, ...]:
         """Every promise that was not kept, in words; of many columns one is short by chance."""
-        tested = sum(column.coverage is not None for column in self.columns)
+        tested = sum(column.tests for column in self.columns)
         return tuple(problem for column in self.columns for problem in column.problems(tested))
 
     @property

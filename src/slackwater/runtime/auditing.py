@@ -7,17 +7,15 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import Decimal
 
-from slackwater.language.contracts import Contract, Error, Exact, Subset
+from slackwater.language.contracts import Contract, Drift, Error, Exact, Subset
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import TimeWindow
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.audit_drift import CACHED, CLOSE, DriftColumn, number
 from slackwater.runtime.audit_report import AuditReport, ColumnAudit, Difference
 from slackwater.statistics.coverage import Coverage, Errors
 
-CLOSE = 1e-9
-"""Sums of floats in another order differ in their last digits: so much of a difference is none."""
 EXAMPLES = 5
 WHOLE = ("exact", "subset")
 """Answers that claim to be the truth itself."""
@@ -34,18 +32,27 @@ class Promise:
     overlap: float = 1.0
     slide: timedelta | None = None
     """Between the starts of two windows; None for windows over rows."""
+    earlier: tuple[Drift, ...] = ()
+    """What it was under DRIFT in versions before."""
+
+    @property
+    def drifts(self) -> tuple[Drift, ...]:
+        """All DRIFT contracts that the query had; none where every answer is for a time of its own."""
+        own = (self.contract,) if isinstance(self.contract, Drift) else ()
+        return tuple(dict.fromkeys((*self.earlier, *own)))
 
 
 def promises(catalogs: Iterable[Catalog]) -> dict[str, Promise]:
     """By name of the query, the latest of several versions."""
-    found = {}
+    found: dict[str, Promise] = {}
     for catalog in catalogs:
         for name, step in catalog.queries.items():
             window = step.window
             overlap, slide = 1.0, None
             if isinstance(window, TimeWindow):
                 overlap, slide = window.size / window.slide, timedelta(microseconds=window.slide)
-            found[step.name] = Promise(catalog.contracts[name], overlap, slide)
+            earlier = found[step.name].drifts if step.name in found else ()
+            found[step.name] = Promise(catalog.contracts[name], overlap, slide, earlier)
     return found
 
 
@@ -73,12 +80,16 @@ class _Column:
     examples: list[Difference] = field(default_factory=list)
     delivered: dict[str, list[tuple[datetime, bool]]] = field(default_factory=lambda: defaultdict(list))
     """By group: the windows that there are, and whether an answer came."""
+    drift: DriftColumn | None = None
 
 
 def compare(
     recorded: Iterable[Answer], truth: Iterable[Answer], promised: Mapping[str, Promise]
 ) -> AuditReport:
-    """What an audit finds. Answers are matched by query, column, window and group."""
+    """What an audit finds. Answers are matched by query, column, window and group.
+
+    Under DRIFT an answer stands for all ticks up to the next one of its group.
+    """
     columns: dict[tuple[str, str], _Column] = {}
     waiting: dict[Place, deque[Answer]] = defaultdict(deque)
     silent: dict[tuple[str, str], set[Window]] = defaultdict(set)
@@ -86,19 +97,24 @@ def compare(
         if answer.query not in promised:
             continue
         name = (answer.query, answer.column)
-        column = columns.setdefault(name, _Column())
+        column = _column(columns, name, promised)
         column.hows[answer.how] += 1
         column.met += answer.met
         if answer.how == "suspended":
             # it speaks for all groups of its window
             silent[name].add((answer.window_start, answer.window_end))
+        elif column.drift is not None and answer.how in CACHED and answer.at is not None:
+            column.drift.take(answer)
         else:
             waiting[_place(answer)].append(answer)
+    for column in columns.values():
+        if column.drift is not None:
+            column.drift.settle()
     for true in truth:
         if true.query not in promised:
             continue
         name = (true.query, true.column)
-        column = columns.setdefault(name, _Column())
+        column = _column(columns, name, promised)
         column.true += 1
         found = waiting.get(_place(true))
         answer_ = found.popleft() if found else None
@@ -109,6 +125,10 @@ def compare(
             column.delivered[repr(true.keys)].append((true.window_start, delivered))
         if answer_ is not None:
             _judge(column, answer_, true, promised[true.query].contract)
+            if column.drift is not None:
+                column.drift.exact(true)
+        elif column.drift is not None:
+            column.missing += not column.drift.look(true)
         elif given_up:
             column.suspended += 1
         else:
@@ -119,6 +139,15 @@ def compare(
     ranks = {name: rank for rank, name in enumerate(promised)}
     in_order = sorted(columns.items(), key=lambda item: ranks[item[0][0]])
     return AuditReport(tuple(_audit(*name, column, promised[name[0]]) for name, column in in_order))
+
+
+def _column(
+    columns: dict[tuple[str, str], _Column], name: tuple[str, str], promised: Mapping[str, Promise]
+) -> _Column:
+    if name not in columns:
+        drifts = promised[name[0]].drifts
+        columns[name] = _Column(drift=DriftColumn(drifts) if drifts else None)
+    return columns[name]
 
 
 def _in_silence(true: Answer, silent: set[Window]) -> bool:
@@ -145,10 +174,10 @@ def _judge(column: _Column, answer: Answer, true: Answer, contract: Contract) ->
     if answer.column == "*":
         # a row that was delivered and is a true one
         return
-    value, truth = _number(answer.value), _number(true.value)
+    value, truth = number(answer.value), number(true.value)
     if value is None or truth is None:
         return
-    low, high = _number(answer.low), _number(answer.high)
+    low, high = number(answer.low), number(answer.high)
     slack = CLOSE * abs(truth)
     column.intervals += 1
     column.claimed += answer.confidence
@@ -181,10 +210,6 @@ def _differs(column: _Column, answer: Answer, truth: object) -> None:
         column.examples.append(
             Difference(answer.window_start or answer.at, answer.keys, answer.value, truth, answer.how)
         )
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float | Decimal) else None
 
 
 def _same(found: object, true: object) -> bool:
@@ -224,7 +249,7 @@ def _audit(query: str, name: str, column: _Column, promise: Promise) -> ColumnAu
         contract=str(contract),
         answers=sum(column.hows.values()),
         true=column.true,
-        compared=column.compared,
+        compared=column.compared + (column.drift.compared if column.drift is not None else 0),
         hows=dict(column.hows),
         coverage=(
             Coverage(column.inside, column.intervals, claimed, promise.overlap) if column.intervals else None
@@ -238,9 +263,9 @@ def _audit(query: str, name: str, column: _Column, promise: Promise) -> ColumnAu
         ),
         met=column.met / total if (total := sum(column.hows.values())) else None,
         missing=column.missing,
-        may_miss=not isinstance(contract, Exact),
+        may_miss=not isinstance(contract, Exact | Drift),
         suspended=column.suspended,
-        extra=column.extra,
+        extra=column.extra + (column.drift.extra if column.drift is not None else 0),
         differing=column.differing,
         examples=tuple(column.examples),
         gap=(
@@ -249,4 +274,5 @@ def _audit(query: str, name: str, column: _Column, promise: Promise) -> ColumnAu
             else None
         ),
         gap_allowed=contract.gap if isinstance(contract, Subset) else None,
+        drift=column.drift.audit() if column.drift is not None else None,
     )

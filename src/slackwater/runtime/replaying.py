@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from slackwater.language.contracts import Drift, Exact
 from slackwater.language.parse import parse
-from slackwater.language.render import create_table
-from slackwater.language.statements import CreateStream, CreateTable
+from slackwater.language.render import create_table, quoted_name
+from slackwater.language.statements import AlterQuery, CreateQuery, CreateStream, CreateTable
 from slackwater.plan.catalog import Catalog
 from slackwater.runtime.recording import RecordedTurn, Recording, rows_folder, table_folder
 from slackwater.runtime.session import Session, Settings
@@ -31,7 +32,10 @@ def replay(
     state: Path | None = None,
     progress: Progress = lambda done, of: None,
 ) -> Catalog:
-    """Run a recording exactly; its answers go to the sink. Returns all that was declared at its end."""
+    """Run a recording exactly; its answers go to the sink. Returns all that was declared at its end.
+
+    Nothing is shed and nothing put off: what was under DRIFT is EXACT, and has an answer at every tick.
+    """
     known = {k: v for k, v in recording.settings.items() if k in Settings.__dataclass_fields__}
     settings = replace(Settings(**known), shedding="off")
     sources = {name: partial(_recorded, recording=recording) for name in _streams(recording)}
@@ -65,17 +69,27 @@ def _first_sql(recording: Recording) -> str:
     named = {s.name.lower() for s in parse(first) if isinstance(s, CreateStream)}
     later = [s for sql in recording.versions.values() for s in parse(sql) if isinstance(s, CreateStream)]
     added = {s.name.lower(): s.sql for s in later if s.name.lower() not in named}
-    return ";\n".join([_with_recorded_tables(recording.root, first), *added.values()])
+    return ";\n".join([exact_sql(recording.root, first), *added.values()])
 
 
-def _with_recorded_tables(root: Path, sql: str) -> str:
-    """SQL whose stored tables are those that were recorded."""
+def exact_sql(root: Path, sql: str) -> str:
+    """SQL whose stored tables are those that were recorded, and in which EXACT stands for DRIFT.
+
+    The ALTER comes right after what has set the DRIFT, so that a contract that is set later holds.
+
+    >>> print(exact_sql(Path("."), "ALTER QUERY q WITH DRIFT 5; ALTER QUERY q WITH EXACT WEIGHT 2"))
+    ALTER QUERY `q` WITH EXACT;
+    ALTER QUERY q WITH EXACT WEIGHT 2
+    """
     texts = []
     for statement in parse(sql):
         if isinstance(statement, CreateTable):
             columns = {c.name: c.type for c in statement.columns}
             path = str(table_folder(root, statement.name).resolve())
             texts.append(create_table(statement.name, columns, "parquet", {"path": path}))
+        elif isinstance(statement, CreateQuery | AlterQuery) and isinstance(statement.contract, Drift):
+            texts += [statement.sql] if isinstance(statement, CreateQuery) else []
+            texts.append(f"ALTER QUERY {quoted_name(statement.name)} WITH {Exact()}")
         else:
             texts.append(statement.sql)
     return ";\n".join(texts)
@@ -83,13 +97,14 @@ def _with_recorded_tables(root: Path, sql: str) -> str:
 
 def _change(session: Session, recording: Recording, version: int) -> Catalog:
     """Let the query set be what it was from some turn on."""
-    sql = _with_recorded_tables(recording.root, recording.versions[version])
+    sql = exact_sql(recording.root, recording.versions[version])
     catalog = Catalog.from_sql(sql, session.catalog.functions)
     engine = session.engine
     for step in catalog.queries.values():
         name = step.stream.lower()
-        if not step.current and name not in engine.sources:
-            declared = catalog.streams[name]
+        declared = catalog.streams[name]
+        # what agents send is not run
+        if declared.format.lower() != "agents" and name not in engine.sources:
             engine.sources[name] = _recorded(engine.executor.session, declared, recording=recording)
     engine.change(catalog)
     return catalog

@@ -44,12 +44,17 @@ def show_value(value: object) -> str:
 
 
 def show_estimate(answer: Answer) -> str:
-    """The value with its interval, rounded to what the interval leaves meaningful; bare if exact."""
+    """The value with its interval, rounded to what the interval leaves meaningful; bare if exact.
+
+    Where the answer moves until the next one, it says by how much a second.
+    """
     value, low, high = answer.value, answer.low, answer.high
     known = show_value(value)
+    moves = f", {answer.slope:+.3g}/s" if answer.slope and math.isfinite(answer.slope) else ""
     if (low is None and high is None) or (low == value and high == value):
-        return known
+        return known + moves
     trust = f" ({show_number(answer.confidence * 100)}%)" if answer.confidence < 1 else ""
+    trust += moves
     if not (_finite(value) and _finite(low) and _finite(high)):
         return f"{known} [{show_value(low)}, {show_value(high)}]{trust}"
     middle, bottom, top = float(value), float(low), float(high)  # type: ignore[arg-type]

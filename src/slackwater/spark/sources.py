@@ -1,4 +1,4 @@
-"""Streams as Spark reads them: any format by name, a replayed trace, generated traffic."""
+"""Streams as Spark reads them: any format by name, a replayed trace, generated rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from slackwater import traffic, walks
 from slackwater.errors import SourceError
 from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
@@ -18,11 +19,14 @@ from slackwater.spark.files import cast_column, csv_layout, declared_schema, loc
 from slackwater.spark.kafka_blocks import block_sql, blocks_of, readings, stretches
 from slackwater.spark.landing import land
 from slackwater.spark.source import Offsets, StreamSource
-from slackwater.spark.trace import TRAFFIC_COLUMNS, TrafficTrace
+from slackwater.spark.trace import GeneratedTrace, Generator, generated_columns
 from slackwater.spark.trace_source import TraceSource
-from slackwater.traffic import Traffic, from_options
 
 FILE_FORMATS = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
+GENERATORS: Mapping[str, Callable[[Mapping[str, str]], Generator]] = {
+    "traffic": traffic.from_options,
+    "walks": walks.from_options,
+}
 
 
 class SparkSource:
@@ -228,37 +232,42 @@ def open_source(
         speed = _speed(stream, options)
         trace = land(session, stream, folder / "trace", rows_per_batch)
         return TraceSource(session, stream, trace, speed, rows_per_batch, clock)
-    if format_ == "traffic":
-        traffic, seconds, speed = _traffic(stream, options)
-        generated = TrafficTrace(traffic, folder / "traffic", seconds)
+    if format_ in GENERATORS:
+        generator, seconds, speed = _generator(stream, options)
+        generated = GeneratedTrace(generator, folder / format_, seconds)
         return TraceSource(session, stream, generated, speed, rows_per_batch, clock)
     return SparkSource(session, stream)
 
 
 def check_source(stream: CreateStream) -> None:
     """Raise where a stream's options cannot be, as far as that shows without reading it."""
-    if stream.format.lower() == "traffic":
-        _traffic(stream, dict(stream.options))
+    if stream.format.lower() in GENERATORS:
+        _generator(stream, dict(stream.options))
 
 
-def _traffic(stream: CreateStream, given: Mapping[str, str]) -> tuple[Traffic, float | None, float | None]:
-    """The traffic that a stream generates, for how many seconds, and how fast; None: for ever, as it goes."""
+def _generator(
+    stream: CreateStream, given: Mapping[str, str]
+) -> tuple[Generator, float | None, float | None]:
+    """What makes a stream's rows, for how many seconds, and how fast; None: for ever, as it goes."""
+    format_ = stream.format.lower()
     options = {name.lower(): value for name, value in given.items()}
     speed = _speed(stream, options)
     options.pop("speed", None)
     length = options.pop("length", None)
     try:
         seconds = parse_duration(length) / 1e6 if length is not None else None
-        traffic = from_options(options)
+        generator = GENERATORS[format_](options)
     except ValueError as error:
         raise SourceError(f"stream {stream.name}: {error}") from None
-    unknown = [c.name for c in stream.columns if c.name not in TRAFFIC_COLUMNS]
+    if stream.payload is not None:
+        raise SourceError(f"stream {stream.name}: {format_} delivers columns; leave FORMAT out")
+    columns = generated_columns(generator)
+    unknown = [c.name for c in stream.columns if c.name not in columns]
     if unknown:
         raise SourceError(
-            f"stream {stream.name}: traffic has no column {', '.join(unknown)}; "
-            f"it has {', '.join(TRAFFIC_COLUMNS)}"
+            f"stream {stream.name}: {format_} has no column {', '.join(unknown)}; it has {', '.join(columns)}"
         )
-    return traffic, seconds, speed
+    return generator, seconds, speed
 
 
 def _speed(stream: CreateStream, options: Mapping[str, str]) -> float | None:

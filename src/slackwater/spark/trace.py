@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater.traffic import SCHEMA, Traffic
+from slackwater.traffic import epoch_us
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,11 @@ def blocks_between(trace: Trace, low: int, high: int) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=512)
 def first_block(path: str) -> int:
-    column = pq.ParquetFile(path).read_row_group(0, columns=["__block"])["__block"]
-    return int(column[0].as_py())
+    """The number of a segment's first block; -1 where it has no rows, and so no blocks."""
+    file = pq.ParquetFile(path)
+    if not file.metadata.num_rows:
+        return -1
+    return int(file.read_row_group(0, columns=["__block"])["__block"][0].as_py())
 
 
 @lru_cache(maxsize=512)
@@ -126,30 +129,55 @@ class RecordedTrace:
         """A recorded trace stays: it may be replayed from the start."""
 
 
-class TrafficTrace:
-    """Generated traffic: a segment per event second, written when first asked for."""
+class Generator(Protocol):
+    """A stream that is made up, addressable slice by slice: a slice is the same whenever it is asked for."""
 
-    WIDTH = 1_000_000
+    @property
+    def origin(self) -> datetime: ...
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, ``ts`` first and ``seq`` last."""
 
-    def __init__(self, traffic: Traffic, folder: Path, seconds: float | None = None) -> None:
-        self._traffic = traffic
+    @property
+    def rate(self) -> float:
+        """Rows per event second, about."""
+
+    @property
+    def segment_us(self) -> int:
+        """How much event time a file should hold."""
+
+    def slice(self, index: int, width_us: int, /) -> pa.Table:
+        """The rows from index * width to (index + 1) * width after the origin, in order of time."""
+
+
+def generated_columns(generator: Generator) -> tuple[str, ...]:
+    """The columns that a stream may declare."""
+    return tuple(n for n in generator.schema.names if n != "seq")
+
+
+class GeneratedTrace:
+    """A generated stream: segments of equal width, each written when first asked for."""
+
+    def __init__(self, generator: Generator, folder: Path, seconds: float | None = None) -> None:
+        self._generator = generator
         self._folder = folder
-        self.start = (traffic.origin - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        self._width = generator.segment_us
+        self.start = epoch_us(generator.origin)
         self.end: int | None = self.start + round(seconds * 1_000_000) if seconds is not None else None
         folder.mkdir(parents=True, exist_ok=True)
 
     def segments(self, low: int, high: int) -> Sequence[Segment]:
-        first = (low - self.start) // self.WIDTH
-        last = (high - 1 - self.start) // self.WIDTH
+        first = (low - self.start) // self._width
+        last = (high - 1 - self.start) // self._width
         return [self._segment(index) for index in range(max(0, first), last + 1)]
 
     def _segment(self, index: int) -> Segment:
         file = self._folder / f"{index:010d}.parquet"
-        begin = self.start + index * self.WIDTH
+        begin = self.start + index * self._width
         if not file.exists():
-            rows = self._traffic.slice(index, self.WIDTH)
+            rows = self._generator.slice(index, self._width)
             times = rows["ts"].cast(pa.int64())
-            part = pa.array([index] * rows.num_rows, pa.int64())
+            part = pa.array(np.full(rows.num_rows, index, np.int64))
             table = rows.drop_columns(["seq"])
             block = pa.array((index << 32) + np.arange(rows.num_rows, dtype=np.int64) // BLOCK)
             placed = (("__t", times), ("__part", part), ("__seq", rows["seq"]), ("__block", block))
@@ -160,18 +188,19 @@ class TrafficTrace:
                 table, temporary, compression="lz4", write_page_index=True, max_rows_per_page=BLOCK
             )
             temporary.replace(file)
-        return Segment(str(file), begin, begin + self.WIDTH - 1, 0)
+        return Segment(str(file), begin, begin + self._width - 1, 0)
 
     def advance(self, low: int, rows: int) -> int:
-        seconds = max(1, int(rows / self._traffic.rate))
-        stop = low + seconds * self.WIDTH
+        segments = max(1, int(rows / (self._generator.rate * self._width / 1e6)))
+        stop = low + segments * self._width
         return stop if self.end is None else min(stop, self.end)
 
     def forget(self, before: int) -> None:
-        first = (before - self.start) // self.WIDTH
+        first = (before - self.start) // self._width
         for file in self._folder.glob("*.parquet"):
             if int(file.stem) < first - 1:
                 file.unlink(missing_ok=True)
 
 
-TRAFFIC_COLUMNS = tuple(n for n in SCHEMA.names if n != "seq")
+# the name it had when traffic was all that could be generated
+TrafficTrace = GeneratedTrace

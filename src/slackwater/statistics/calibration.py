@@ -1,8 +1,11 @@
-"""What evaluations reveal about the model: a factor on the variance of each query, learnt as they come in.
+"""What evaluations reveal about the model: a factor for each query, learnt from its own misses.
 
-Each evaluation shows how far an answer has drifted since the one before. The model claimed a chance that it
-would be beyond the bound by then. Where that happens more often than claimed (heavy tails, moves that go on
-in the same direction, a wrong variance), the variance is raised; where it happens less often, lowered.
+Each evaluation shows how far an answer has drifted since the one before, and so about how long it has been
+out of bounds by then. Where that is more than the belief allows (heavy tails, moves that go on in the same
+direction, a wrong variance), answers are taken to move faster; where it is less, slower.
+
+The factor is on the variance, and its root on the drift: it is the same as a bound over the root of the
+factor. A factor on the variance alone would do nothing for an answer that mostly drifts.
 """
 
 from __future__ import annotations
@@ -16,112 +19,115 @@ from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 
-RATE = 0.02
-"""Of a query: the share of what an evaluation says that is believed, in the long run."""
-POOLED_RATE = 0.05
-"""Of all queries together: the same for a tick in which many were evaluated."""
-YOUNG = 20.0
-"""A query's first evaluations count one in so many; later ones less, down to the lasting rate."""
-SLOPE_LEAST = 0.08
-"""Claims of next to nothing would turn one surprise into a leap."""
-LARGEST = 3.0
-"""The factor is between exp(-3) and exp(3), a twentieth and twenty."""
+GAIN = 0.1
+"""How much the logarithm of a factor rises for an interval which was out of bounds all the time."""
+YOUNG = 30.0
+"""Evaluations after which a query goes by its own misses as much as by those of all queries."""
+EAGER = 5.0
+"""The gain of a query's first evaluation over that in the long run."""
+LARGEST = 4.0
+"""Factors are between exp(-4) and exp(4)."""
+HEAVIEST = 4.0
+"""An interval counts by its length, up to so many times what is usual for the query."""
+NODES = (np.arange(8) + 0.5) / 8
 
 
-def claimed_beyond(bound: Floats, drift: Floats, variance: Floats, after: Floats) -> tuple[Floats, Floats]:
-    """The chance that an answer is beyond its bound after some seconds, and its change with log variance.
+def time_out(bound: Floats, variance: Floats, after: Floats, moved: Floats, tick: float = 0.0) -> Floats:
+    """The share of an interval for which an answer was out of bounds, as far as its end tells.
 
-    >>> claimed_beyond(np.array([1.0]), np.array([0.0]), np.array([0.25]), np.array([4.0]))
-    (array([0.317...]), array([0.241...]))
+    ``after`` are the seconds of the interval, ``moved`` is the increment at its end, the variance that with
+    the factor which the interval was planned with. With a ``tick`` an answer is looked at once in so many
+    seconds, and at the end of the interval it is right again.
+
+    Guarantee: the expectation, if the answer moves as a Brownian motion with this variance, whatever its
+    drift: between two known ends it is a bridge, which has none. Where the variance is 0 the way is straight.
+
+    >>> one, five = np.ones(2), np.full(2, 5.0)
+    >>> time_out(one, np.array([0.0, 1.0]), five, np.array([4.0, 0.0])).round(2)
+    array([0.75, 0.25])
     """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        spread = np.sqrt(variance * after)
-        above, below = (bound - drift * after) / spread, (bound + drift * after) / spread
-        chance = ndtr(-above) + ndtr(-below)
-        slope = (above * np.exp(-0.5 * above**2) + below * np.exp(-0.5 * below**2)) / np.sqrt(8 * np.pi)
-    known = np.isfinite(above) & np.isfinite(below)
-    certain = (np.abs(drift) * after > bound).astype(np.float64)
-    return np.where(known, chance, certain), np.where(known, slope, 0.0)
-
-
-def corrections(
-    bound: Floats, drift: Floats, variance: Floats, after: Floats, moved: Floats
-) -> Floats:
-    """What each evaluation says about the logarithm of the variance: positive where it was too small.
-
-    ``moved`` is the revealed increment, the others what its interval was planned with (the variance with its
-    factor). Its expectation is 0 where claims are right, and near to the error in the logarithm elsewhere.
-    """
-    chance, slope = claimed_beyond(bound, drift, variance, after)
-    beyond = (np.abs(moved) > bound).astype(np.float64)
-    return np.where(after > 0, (beyond - chance) / np.maximum(slope, SLOPE_LEAST), 0.0)
+    share = NODES[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.sqrt(variance * after * share * (1 - share))
+        middle = share * np.abs(moved)
+        out = ndtr((middle - bound) / spread) + ndtr((-middle - bound) / spread)
+        counted = np.where(after > 0, np.maximum(1 - tick / after, 0.0), 0.0)
+    out = np.where(spread > 0, out, middle > bound)
+    return np.asarray(out.mean(axis=0) * counted)
 
 
 @dataclass
 class Calibration:
-    """Logarithms of the factors: one for all queries, and how each differs from it.
+    """The logarithms of the factors, by query.
 
-    Guarantee: in the long run a query is beyond its bound at its evaluations as often as was claimed, however
-    its increments are distributed, as long as a factor within the limits can do that. A change is followed
-    within about 1/rate evaluations. Variant: stochastic approximation with steps over the slope of the claim,
-    so that it is as fast for a belief of 99 % as for one of 80 %. Reference: Robbins and Monro, Annals of
-    Mathematical Statistics 22 (1951); with a constant rate: Gibbs and Candès, NeurIPS 2021.
+    Guarantee: in the long run the misses that evaluations of a query reveal come to what its belief allows,
+    whatever the increments are like, as long as a factor within the limits can do that: their sums differ by
+    no more than 2·LARGEST/GAIN usual intervals. Variant: stochastic approximation with a constant gain, which
+    follows changes within some 1/GAIN evaluations; young queries go by the misses of all. Reference: Robbins
+    and Monro, Annals of Mathematical Statistics 22 (1951); Gibbs and Candès, NeurIPS 2021.
     """
 
-    own: Floats
-    """By query: how much the logarithm of its factor is above that of all."""
+    log_factor: Floats
     seen: Floats
-    """By query: evaluations learnt from."""
+    """Evaluations learnt from."""
+    usual: Floats
+    """Seconds between evaluations."""
     pooled: float = 0.0
-    rate: float = RATE
-    pooled_rate: float = POOLED_RATE
+    """The logarithm for queries that are new."""
+    gain: float = GAIN
 
     @classmethod
-    def fresh(cls, queries: int, rate: float = RATE, pooled_rate: float = POOLED_RATE) -> Calibration:
-        return cls(np.zeros(queries), np.zeros(queries), 0.0, rate, pooled_rate)
+    def fresh(cls, queries: int, gain: float = GAIN) -> Calibration:
+        return cls(np.zeros(queries), np.zeros(queries), np.zeros(queries), gain=gain)
 
     def factor(self, which: NDArray[np.intp] | slice = slice(None)) -> Floats:
-        """What the variance of queries is to be multiplied by.
+        """What variances of queries are to be multiplied by, and drifts by its root.
 
         >>> Calibration.fresh(2).factor()
         array([1., 1.])
         """
-        return np.asarray(np.exp(np.clip(self.pooled + self.own[which], -LARGEST, LARGEST)))
+        return np.asarray(np.exp(self.log_factor[which]))
 
-    def learn(self, which: NDArray[np.intp], said: Floats) -> None:
-        """Take in what evaluations of these queries say (`corrections`), each query once at most.
+    def learn(self, which: NDArray[np.intp], missed: Floats, allowed: Floats | float, after: Floats) -> None:
+        """Take in the misses of queries that were evaluated, each query once at most.
+
+        ``missed`` are the shares of the intervals that were out of bounds (`time_out`), or 1 and 0 where only
+        their ends count; ``allowed`` is 1 - belief, ``after`` the lengths of the intervals.
 
         >>> learnt = Calibration.fresh(2)
         >>> for _ in range(100):
-        ...     learnt.learn(np.array([0]), np.array([0.5]))
+        ...     learnt.learn(np.array([0]), np.array([0.2]), 0.1, np.array([60.0]))
         >>> learnt.factor().round(1)
-        array([7.3, 2.7])
+        array([16.,  1.])
         """
         if not len(which):
             return
-        seen = self.seen[which]
-        # a query's own rate falls from that of the young to the lasting one
-        rate = np.maximum(self.rate, 1 / (YOUNG + seen))
-        limit = 2 * LARGEST
-        self.own[which] = np.clip(self.own[which] + rate * said, -limit, limit)
-        self.seen[which] = seen + 1
-        # few evaluations say less about all than many do
-        weight = self.pooled_rate * len(which) / (len(which) + 10.0)
-        moved = weight * float(np.mean(said))
-        self.pooled = float(np.clip(self.pooled + moved, -LARGEST, LARGEST))
+        seen, usual = self.seen[which], self.usual[which]
+        usual += (after - usual) / np.minimum(seen + 1, YOUNG)
+        weight = np.minimum(after / np.maximum(usual, 1e-9), HEAVIEST)
+        excess = weight * (missed - allowed)
+        own = seen / (seen + YOUNG)
+        gain = self.gain * (own + EAGER * (1 - own))
+        step = gain * (own * excess + (1 - own) * excess.mean())
+        learnt = np.clip(self.log_factor[which] + step, -LARGEST, LARGEST)
+        self.log_factor[which], self.usual[which], self.seen[which] = learnt, usual, seen + 1
+        part = len(which) / (len(which) + len(self.seen))
+        self.pooled += part * (float(learnt.mean()) - self.pooled)
 
     def to_arrays(self) -> dict[str, Floats]:
         """All that is to be saved."""
-        scalars = np.array([self.pooled, self.rate, self.pooled_rate])
-        return {"own": self.own, "seen": self.seen, "scalars": scalars}
+        scalars = np.array([self.pooled, self.gain])
+        return {"log_factor": self.log_factor, "seen": self.seen, "usual": self.usual, "scalars": scalars}
 
     @classmethod
     def from_arrays(cls, saved: Mapping[str, Floats]) -> Calibration:
-        pooled, rate, pooled_rate = (float(number) for number in saved["scalars"])
-        return cls(np.array(saved["own"]), np.array(saved["seen"]), pooled, rate, pooled_rate)
+        pooled, gain = (float(number) for number in saved["scalars"])
+        log_factor, seen, usual = (np.array(saved[name]) for name in ("log_factor", "seen", "usual"))
+        return cls(log_factor, seen, usual, pooled, gain)
 
     def extended(self, queries: int) -> Calibration:
-        """The same with room for so many queries; new ones begin with the factor of all."""
-        more = np.zeros(max(0, queries - len(self.own)))
-        own, seen = (np.concatenate([a, more]) for a in (self.own, self.seen))
-        return Calibration(own, seen, self.pooled, self.rate, self.pooled_rate)
+        """The same for more queries; new ones begin with the factor of all."""
+        more = np.zeros(max(0, queries - len(self.seen)))
+        log_factor = np.concatenate([self.log_factor, more + self.pooled])
+        seen, usual = (np.concatenate([a, more]) for a in (self.seen, self.usual))
+        return Calibration(log_factor, seen, usual, self.pooled, self.gain)

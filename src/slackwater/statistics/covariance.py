@@ -123,6 +123,26 @@ class Factors:
         alone = weights.power(2) @ (own * np.square(sigma))
         return np.asarray(np.square(together).sum(axis=1) + alone)
 
+    def silent(self, moves: Floats) -> tuple[Floats, Floats, Floats]:
+        """What the moves of some series say about those of others, all over their standard deviations.
+
+        ``moves`` are increments over one interval, NaN for silent series. Found is what is expected of each
+        series (n,), and the loadings (n, r) and own variances (n,) of what remains unknown: 0 where heard of.
+
+        >>> factors = Factors(np.full((3, 1), 0.9), np.ones(3), seen=3000.0)
+        >>> expected, loadings, own = factors.silent(np.array([1.0, 1.0, np.nan]))
+        >>> expected.round(2), (np.square(loadings).sum(axis=1) + own).round(2)
+        (array([1.  , 1.  , 0.89]), array([0.  , 0.  , 0.29]))
+        """
+        loadings, own = self.correlations()
+        heard = np.isfinite(moves)
+        known = np.where(heard, moves, 0.0).clip(-LARGEST, LARGEST)
+        weighed = np.where(heard, 1 / np.maximum(own, OWN_LEAST), 0.0)[:, None] * loadings
+        spread = np.linalg.inv(np.eye(loadings.shape[1]) + weighed.T @ loadings)
+        expected = np.where(heard, known, loadings @ (spread @ (weighed.T @ known)))
+        unknown = np.where(heard[:, None], 0.0, loadings @ np.linalg.cholesky(spread))
+        return expected, unknown, np.where(heard, 0.0, own)
+
     def to_arrays(self) -> dict[str, Floats]:
         """All that is to be saved."""
         return {

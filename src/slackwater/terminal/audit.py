@@ -25,6 +25,7 @@ from slackwater.runtime.show import printable
 from slackwater.runtime.sinks import JsonLinesSink
 from slackwater.spark.execute import SparkSession
 from slackwater.spark.session import passing_session
+from slackwater.statistics.coverage import Coverage
 
 Register = Callable[[Session], None]
 
@@ -107,6 +108,9 @@ def show_report(report: AuditReport, console: Console) -> None:
     estimated = [c for c in report.columns if c.coverage is not None]
     if estimated:
         console.print(_estimates(estimated))
+    drifting = [c for c in report.columns if c.drift is not None]
+    if drifting:
+        console.print(_cached(drifting))
     console.print(_deliveries(report.columns))
     for problem in report.problems:
         console.print(Text(f"✗ {problem}", "red"), soft_wrap=True)
@@ -130,17 +134,46 @@ def _estimates(columns: Sequence[ColumnAudit]) -> Table:
         coverage, errors = column.coverage, column.errors
         assert coverage is not None
         assert errors is not None
-        low, high = coverage.range()
         table.add_row(
             printable(column.name),
-            f"{coverage.of:,}",
-            Text(_percent(coverage.share), "red" if coverage.short() else ""),
-            f"{_percent(low)}–{_percent(high)}",
-            _percent(coverage.claimed),
+            *_share(coverage),
             *(_percent(e) for e in (errors.median, errors.most, errors.nearly_all, errors.worst)),
             "–" if column.within is None else _percent(column.within),
         )
     return table
+
+
+def _cached(columns: Sequence[ColumnAudit]) -> Table:
+    late = any(c.drift.late for c in columns if c.drift is not None)
+    modelled = any(c.drift.modelled for c in columns if c.drift is not None)
+    headings = ["query", "ticks", "within", "95 % range", "belief", "answers", "saved"]
+    headings += ["late", "of it within"] * late
+    headings += ["modelled", "returns", "held", "95 % range", "claimed"] * modelled
+    table = _table("current values: how often the cached answer was within its bound", *headings)
+    for column in columns:
+        drift = column.drift
+        assert drift is not None
+        cells = [printable(column.name), *_share(drift.fidelity), f"{column.answers:,}"]
+        cells.append("–" if column.saved is None else _percent(column.saved))
+        if late:
+            within = _percent(drift.late_within / drift.late) if drift.late else "–"
+            cells += [f"{drift.late:,}", within]
+        cells += [f"{drift.modelled:,}", *_share(drift.returns)] if modelled else []
+        table.add_row(*cells)
+    return table
+
+
+def _share(coverage: Coverage | None) -> list[str | Text]:
+    """Of how many, the share that it was, where that may lie, and what was claimed."""
+    if coverage is None:
+        return ["0", "–", "–", "–"]
+    low, high = coverage.range()
+    return [
+        f"{coverage.of:,}",
+        Text(_percent(coverage.share), "red" if coverage.short() else ""),
+        f"{_percent(low)}–{_percent(high)}",
+        _percent(coverage.claimed),
+    ]
 
 
 def _deliveries(columns: Sequence[ColumnAudit]) -> Table:

@@ -30,6 +30,8 @@ _SUMMARY_ROWS = 20
 _GAP = 2
 _BAR_WIDTH = 10
 _LEVELS = "▁▂▃▄▅▆▇█"
+_HOW_STYLES = {"modelled": "yellow", "suspended": "red"}
+"""Answers that do not rest on rows: their data is missing, or there is none."""
 _Row = TypeVar("_Row")
 
 
@@ -117,6 +119,10 @@ class _Summary:
         yield _streams_table(self.status.streams, width, _SUMMARY_ROWS + 1, live=False)
         yield Text("")
         yield _queries_table(self.status.queries, width, _SUMMARY_ROWS + 1)
+        if missed := _missed(self.status):
+            evaluated = sum(query.evaluated for query in self.status.queries)
+            yield Text("")
+            yield Text(f"{missed}, {show_number(evaluated)} run", "red")
         if self.status.message:
             yield Text("")
             yield Text(printable(self.status.message), no_wrap=False)
@@ -167,7 +173,7 @@ def _streams_table(streams: Sequence[StreamStatus], width: int, room: int, *, li
 def _queries_table(queries: Sequence[QueryStatus], width: int, room: int) -> RenderableType:
     if len(queries) > room - 1:
         # what does not fit is what needs least attention
-        queries = sorted(queries, key=lambda query: query.met is not False)
+        queries = sorted(queries, key=lambda query: (query.met is not False, not query.missed))
     shown, more = _fitting(queries, room)
     names = [Text(printable(q.name), "red" if q.met is False else "bold") for q in shown]
     for name, query in zip(names, shown, strict=True):
@@ -185,8 +191,12 @@ def _queries_table(queries: Sequence[QueryStatus], width: int, room: int) -> Ren
         _Column("until", [Text(end.split(".")[0]) for end in ends]),
         _numbers("answers", [compact(q.answers) for q in shown]),
     ]
+    if any(q.missed for q in shown):
+        columns.append(_numbers("missed", [compact(q.missed) for q in shown]))
     if width >= 100:
-        columns.insert(5, _Column("how", [Text(q.how or "") for q in shown]))
+        columns.insert(
+            5, _Column("how", [Text(q.how or "", _HOW_STYLES.get(q.how or "", "")) for q in shown])
+        )
     left = width - sum(column.natural + _GAP for column in columns)
     line = max(8, min(left, 60))
     columns.append(_Column("history", [Text(sparkline(q.history, line), "cyan") for q in shown]))
@@ -247,4 +257,12 @@ def _stream_style(stream: StreamStatus) -> str:
 
 def _footer(status: Status) -> Text:
     text = Text(f"{show_time(status.at).split('.')[0]} UTC", "dim", no_wrap=True, overflow="ellipsis")
+    if missed := _missed(status):
+        text.append(f"  {missed}", "red")
     return text.append(f"  {printable(status.message)}") if status.message else text
+
+
+def _missed(status: Status) -> str:
+    """How many evaluations under DRIFT were due and not had in time, in words; nothing if none."""
+    missed = sum(query.missed for query in status.queries)
+    return f"{show_number(missed)} evaluation{'s' * (missed != 1)} missed" if missed else ""

@@ -92,12 +92,12 @@ class DeferredQuery:
             item.grow(self.matrix.size)
             item.due[: len(rows)][rows] = LONG_BEFORE
 
-    def costs(self, item: DeferredItem, tick: Tick, units: UnitCosts) -> Floats:
-        """What evaluating each row takes, in seconds."""
+    def costs(self, item: DeferredItem, tick: Tick, units: UnitCosts, rows: Ints) -> Floats:
+        """What evaluating each of some rows takes, in seconds."""
         ticks = 1
         if item.move is not None and tick.history is not None:
             ticks = 1 + int((tick.history.times >= tick.now - (item.move.size or 0)).sum())
-        return units.evaluation((self.matrix.lengths() * ticks).astype(np.float64))
+        return units.evaluation((self.matrix.lengths()[rows] * ticks).astype(np.float64))
 
     def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints) -> None:
         """Evaluate some groups of an item at a tick; each is then due at a time of its own."""

@@ -102,7 +102,7 @@ class Keeper:
         watermark = self._state.watermark(self._stream)
         before = work.decision.watermark if work.decision.kind == "batch" else watermark
         turned = Turned(items, before, watermark, Rules.from_json(work.decision.deferral))
-        self._took.begin(values.effort)
+        self._took.begin(values.effort, begins=changed)
         values.turn(turned, ask)
         ask.flush(values.answers)
         self._took.end(values.effort, turned.rules, sum(map(len, ask.taken)))

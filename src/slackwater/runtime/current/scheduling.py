@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,34 +26,43 @@ class _Due:
     cost: Floats
 
 
-def run_due(queries: Sequence[DeferredQuery], tick: Tick, rules: Rules) -> float:
-    """Evaluate what is due at a tick, as far as the budget goes; the seconds it costs by the rules."""
+def run_due(
+    queries: Sequence[DeferredQuery], tick: Tick, rules: Rules, clock: Callable[[], float]
+) -> tuple[float, float]:
+    """Evaluate what is due at a tick, as far as the budget goes.
+
+    Gives the seconds that it costs by the rules, and what the evaluations took by the clock.
+    """
     waiting = []
-    spent = 0.0
+    spent = took = 0.0
     for query in queries:
         for item in query.items:
             item.grow(query.matrix.size)
             if name_of(query, item) in rules.every:
+                began = clock()
                 spent += _run_every(query, item, tick, rules)
+                took += clock() - began
                 continue
             # the last tick at or before the time: the next one would be after it
             rows = np.flatnonzero(item.due < tick.now + tick.gap)
             spent += rules.costs.look * len(item.due)
             if len(rows):
-                waiting.append(_Due(query, item, rows, query.costs(item, tick, rules.costs)[rows]))
+                waiting.append(_Due(query, item, rows, query.costs(item, tick, rules.costs, rows)))
     left = None if rules.budget is None else max(0.0, rules.budget - spent)
-    return spent + _run(waiting, tick, left)
+    running = _affordable(waiting, tick, left)
+    began = clock()
+    for due in running:
+        due.query.evaluate(due.item, tick, due.rows)
+        spent += float(due.cost.sum())
+    return spent, took + clock() - began
 
 
-def _run(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> float:
-    if not waiting:
-        return 0.0
-    cost = np.concatenate([due.cost for due in waiting])
-    total = float(cost.sum())
+def _affordable(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> Sequence[_Due]:
+    """What of all that is due runs; the rest is counted as missed."""
+    total = sum(float(due.cost.sum()) for due in waiting)
     if budget is None or total <= budget:
-        for due in waiting:
-            due.query.evaluate(due.item, tick, due.rows)
-        return total
+        return waiting
+    cost = np.concatenate([due.cost for due in waiting])
     ahead, drift, variance = [], [], []
     for due in waiting:
         item, rows = due.item, due.rows
@@ -66,12 +75,13 @@ def _run(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> float:
     chosen = np.zeros(len(cost), bool)
     chosen[run] = True
     edges = np.cumsum([len(due.rows) for due in waiting])[:-1]
+    running = []
     for due, mine in zip(waiting, np.split(chosen, edges), strict=True):
         due.item.missed += int((~mine).sum())
         due.item.late[due.rows[~mine]] = True
         if mine.any():
-            due.query.evaluate(due.item, tick, due.rows[mine])
-    return float(cost[chosen].sum())
+            running.append(_Due(due.query, due.item, due.rows[mine], due.cost[mine]))
+    return running
 
 
 def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rules) -> float:
@@ -91,7 +101,7 @@ def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rule
     rows = np.flatnonzero(left | changed | woken)
     if len(rows):
         query.evaluate(item, tick, rows)
-    cost = float(query.costs(item, tick, rules.costs)[rows].sum())
+    cost = float(query.costs(item, tick, rules.costs, rows).sum())
     return cost + rules.costs.entry * query.matrix.entries + rules.costs.look * len(value)
 
 

@@ -208,12 +208,10 @@ class CurrentValues:
         """Evaluate what is due; ``flipped`` are keys that have come, or whose values have come or gone."""
         tick, changed = self.pulse.tick(now, self.series, self.history)
         changed |= flipped
-        began = self._clock()
         if changed.any():
             for query in self.deferred.values():
                 query.wake(query.matrix.rows_with(changed))
-        predicted = run_due(list(self.deferred.values()), tick, rules)
-        self.effort.add(predicted, self._clock() - began)
+        self.effort.add(*run_due(list(self.deferred.values()), tick, rules, self._clock))
 
     def answers(self, emitted_at: datetime, ask: Asking) -> Iterator[AnswerBatch]:
         """What has been evaluated since the last call."""
