@@ -12,6 +12,10 @@ LEAST_SLACK = 1e-3
 """Seconds below which slack counts as this: at a deadline the metric would be infinite for all."""
 
 
+WAITING = 0.25
+"""Of a budget that is too small, the part for those that have waited longest."""
+
+
 def penalty(lateness: Floats, drift: Floats, variance: Floats) -> Floats:
     """How much further an answer is expected to be off that is evaluated late, by so many seconds.
 
@@ -44,8 +48,9 @@ def affordable(deadline: Floats, drift: Floats, variance: Floats, cost: Floats, 
     """The evaluations of a tick that run, in their order; deadlines are in seconds from now.
 
     While their costs fit the budget all run, the earliest deadline first, which is optimal. Otherwise those
-    run that are most urgent, as far as the budget goes; at least one does, so that one which is larger than
-    any budget is not put off for ever.
+    run that are most urgent, as far as most of the budget goes. What is late becomes less urgent the later it
+    is, so a part is for those that have waited longest: nobody waits for ever. At least one runs, so that one
+    which is larger than any budget does too.
 
     >>> late = np.array([0.5, -1.0, 0.1])
     >>> affordable(late, np.zeros(3), np.array([1.0, 1.0, 100.0]), np.ones(3), None).tolist()
@@ -56,8 +61,11 @@ def affordable(deadline: Floats, drift: Floats, variance: Floats, cost: Floats, 
     by_deadline = np.argsort(deadline, kind="stable")
     if budget is None or float(cost.sum()) <= budget:
         return by_deadline
-    order = by_deadline[
-        np.argsort(-urgency(deadline - cost, drift, variance, cost)[by_deadline], kind="stable")
-    ]
-    fits = np.cumsum(cost[order]) <= budget
-    return order[: max(1, int(fits.sum()))]
+    pressing = urgency(deadline - cost, drift, variance, cost)[by_deadline]
+    urgent = by_deadline[np.argsort(-pressing, kind="stable")]
+    first = urgent[: max(1, int((np.cumsum(cost[urgent]) <= (1 - WAITING) * budget).sum()))]
+    taken = np.zeros(len(cost), bool)
+    taken[first] = True
+    left = by_deadline[~taken[by_deadline]]
+    spent = float(cost[first].sum())
+    return np.concatenate([first, left[: int((np.cumsum(cost[left]) <= budget - spent).sum())]])

@@ -17,7 +17,7 @@ from slackwater.planners.decision import Decision, TurnKind, exact
 from slackwater.planners.ruling import Ruler
 from slackwater.runtime.board import Board
 from slackwater.runtime.clocks import Clocks, no_fault
-from slackwater.runtime.current.keeper import Keeper
+from slackwater.runtime.current.keeper import Keeper, Keeping
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal, remove
 from slackwater.runtime.load_control import LoadControl
@@ -36,8 +36,6 @@ from slackwater.spark.source import StreamSource
 IDLE_MICROS = 10_000_000
 """How long a stream may be silent before the clock moves its watermark, where IDLE does not say."""
 
-ITEMS_KEPT = 32
-"""Latest items of each key from which its drift and diffusion are learnt."""
 LEARNT_EVERY = 50
 """Turns after which what is known of the load is kept on disk."""
 
@@ -54,7 +52,7 @@ class Engine:
         *,
         clocks: Clocks | None = None,
         driver_rows: int = 100_000,
-        driver_entries: int = 50_000_000,
+        keeping: Keeping | None = None,
         salt: int = 0,
         ruler: Ruler | None = None,
         recorder: Recorder | None = None,
@@ -72,7 +70,7 @@ class Engine:
         self._sinks = [*sinks, *([recorder] if recorder is not None else [])]
         self._clocks = clocks or Clocks()
         self._driver_rows = driver_rows
-        self._driver_entries = driver_entries
+        self._keeping = keeping or Keeping()
         self._recorder = recorder
         self.decided: dict[str, Decision] = {}
         """By stream: the decision of the last batch."""
@@ -110,13 +108,7 @@ class Engine:
             self._logs[stream.name.lower()] = PaneLog(self.journal, state)
             self._samples[stream.name.lower()] = SampleLog(self.journal, state, stream.name)
             self._current[stream.name.lower()] = Keeper(
-                self.journal,
-                state,
-                stream.name,
-                self.versions.plan,
-                ITEMS_KEPT,
-                self._clocks.seconds,
-                self._driver_entries,
+                self.journal, state, stream.name, self.versions.plan, self._keeping, self._clocks.seconds
             )
         self.journal.sweep({path for log in self._logs.values() for path in log.live()})
         if self._recorder is not None:

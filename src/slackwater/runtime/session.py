@@ -18,9 +18,11 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
+from slackwater.planners.manner import Manner
 from slackwater.planners.ruling import Ruler
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.clocks import Clocks, no_fault
+from slackwater.runtime.current.keeper import Keeping
 from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
@@ -178,7 +180,9 @@ class Session(Declarations):
                 [*sinks, self._iterator],
                 clocks=self.clocks,
                 driver_rows=self.settings.driver_rows,
-                driver_entries=self.settings.driver_entries,
+                keeping=Keeping(
+                    entries_at_most=self.settings.driver_entries, manner=Manner.of(self.settings.deferral)
+                ),
                 salt=self.settings.salt,
                 ruler=self.ruler or self._governor(),
                 recorder=self._recorder(record, journal.root, fresh),

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from slackwater.errors import PlanError
+from slackwater.planners.manner import Manner
 
 SHEDDING = ("minimax", "hoeffding", "input", "off")
 OBJECTIVES = ("minimax", "delivered")
@@ -35,17 +36,24 @@ class Settings:
     objective: str = "minimax"
     """How SUBSET queries share what is left out: minimax (least largest loss) or delivered (most in all)."""
 
+    deferral: str = "all"
+    """How DRIFT puts evaluations off: all, paper, or names of extensions with commas (`Manner`)."""
+
     def __post_init__(self) -> None:
         if self.shedding not in SHEDDING:
             raise PlanError(f"setting shedding: expected {', '.join(SHEDDING)}, got {self.shedding!r}")
         if self.objective not in OBJECTIVES:
             raise PlanError(f"setting objective: expected {', '.join(OBJECTIVES)}, got {self.objective!r}")
+        try:
+            Manner.of(self.deferral)
+        except ValueError as error:
+            raise PlanError(f"setting deferral: {error}") from None
         margin = self.margin
         if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < math.inf:
             raise PlanError(f"setting margin: expected a number of at least 0, such as 0.01, got {margin!r}")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("shedding", "margin", "objective"):
+            if field.name in ("shedding", "margin", "objective", "deferral"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise PlanError(f"setting {field.name}: expected a whole number above 0, got {value!r}")

@@ -46,14 +46,19 @@ def time_out(bound: Floats, variance: Floats, after: Floats, moved: Floats, tick
     >>> time_out(one, np.array([0.0, 1.0]), five, np.array([4.0, 0.0])).round(2)
     array([0.75, 0.25])
     """
-    share = NODES[:, None]
+    ticks = np.maximum(after / tick, 1.0) if tick > 0 else np.full(np.shape(after), np.inf)
+    end = np.abs(moved)
+    total = np.zeros(np.shape(after))
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.sqrt(variance * after * share * (1 - share))
-        middle = share * np.abs(moved)
-        out = ndtr((middle - bound) / spread) + ndtr((-middle - bound) / spread)
-        counted = np.where(after > 0, np.maximum(1 - tick / after, 0.0), 0.0)
-    out = np.where(spread > 0, out, middle > bound)
-    return np.asarray(out.mean(axis=0) * counted)
+        for node in NODES:
+            # at ticks, where there are any
+            share = (np.floor(node * (ticks - 1)) + 1) / ticks if tick > 0 else node
+            spread = np.sqrt(variance * after * (share * (1 - share)))
+            middle = share * end
+            out = ndtr((middle - bound) / spread) + ndtr((-middle - bound) / spread)
+            total += np.where(spread > 0, out, middle > bound)
+    # at the last tick it is right again
+    return np.asarray(np.where(after > 0, total / len(NODES) * (1 - 1 / ticks), 0.0))
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.current import CurrentPlan, CurrentStep
-from slackwater.plan.model import Step
+from slackwater.plan.model import Output, Step
 from slackwater.plan.scope import safe_name
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.current.matrix import Matrix
@@ -101,6 +101,13 @@ class Asking:
         """The items of a query that only Spark can compute, from finished calls."""
         self._view(finished, "finished__current")
         return self.executor.collect(self.session, items_sql(step, "finished__current", ["at", "rows"]))
+
+    def group_items(self, step: Step, groups: pa.Table, outputs: Sequence[Output]) -> pa.Table:
+        """Items of the groups alone that only Spark can compute, as ``o0…`` in the order of the groups."""
+        view = "groups__current"
+        self._view(groups.append_column("__n", pa.array(np.arange(groups.num_rows))), view)
+        items = ", ".join(f"{output.sql} AS o{i}" for i, output in enumerate(outputs))
+        return self.executor.collect(self.session, f"SELECT {items} FROM `{view}` ORDER BY __n")
 
     def _view(self, table: pa.Table, name: str) -> None:
         self.executor.view_of(self.session, table, name)

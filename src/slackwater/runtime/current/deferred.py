@@ -2,75 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slackwater.plan.linear import Linear
-from slackwater.plan.model import Move, Output, Step
+from slackwater.plan.model import Output, Step
 from slackwater.planners.deferring import UnitCosts
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import How
-from slackwater.runtime.current.evaluating import Evaluated, Tick, bound_of, evaluated
+from slackwater.runtime.current.evaluating import Evaluated, Tick, bound_of, evaluated, planned
 from slackwater.runtime.current.exact import typed
-from slackwater.runtime.current.linear import Aggregate
+from slackwater.runtime.current.item import REPLANNED, DeferredItem
 from slackwater.runtime.current.matrix import Matrix
 from slackwater.runtime.expressions import evaluate as expression
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, NEVER, Bools, Ints
-
-
-class DeferredItem:
-    """One item of a query for all its groups: what was answered last, and when it is due again."""
-
-    def __init__(self, output: Output, step: Step, form: Linear) -> None:
-        self.output = output
-        self.move: Move | None = None
-        sql = output.sql
-        if sql[0] == "m" and sql[1:].isdigit():
-            self.move = step.moves[int(sql[1:])]
-            sql = self.move.sql
-        self.aggregate = Aggregate(sql, tuple(i for i, call in enumerate(form.calls) if call.moves))
-        self.value: Floats = np.empty(0)
-        """The cached answer."""
-        self.at: Ints = np.empty(0, np.int64)
-        self.due: Ints = np.empty(0, np.int64)
-        self.drift: Floats = np.empty(0)
-        self.variance: Floats = np.empty(0)
-        self.late: Bools = np.empty(0, bool)
-        """Whether an evaluation was due and could not be had."""
-        self.missed = 0
-        self.evaluated = 0
-
-    def grow(self, size: int) -> None:
-        """Make places for more groups; each is due at once."""
-        more = size - len(self.value)
-        if more > 0:
-            for name, fill in _FILLS.items():
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.full(more, fill, old.dtype)]))
-
-    def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        kept: dict[str, npt.NDArray[np.generic]] = {name: getattr(self, name) for name in _FILLS}
-        return kept | {"counts": np.array([self.missed, self.evaluated])}
-
-    def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        for name in _FILLS:
-            setattr(self, name, np.array(arrays[name]))
-        self.missed, self.evaluated = (int(n) for n in arrays["counts"])
-
-
-_FILLS = {
-    "value": np.nan,
-    "at": LONG_BEFORE,
-    "due": LONG_BEFORE,
-    "drift": 0.0,
-    "variance": np.nan,
-    "late": False,
-}
 
 
 class DeferredQuery:
@@ -83,7 +32,13 @@ class DeferredQuery:
         assert contract is not None
         self.contract = contract
         self.types: list[pa.DataType] = []
-        self.items = [DeferredItem(o, self.step, matrix.form) for o in self.step.outputs if o.aggregated]
+        self.named: dict[str, pa.Array] = {}
+        """By name: items that are of the groups alone."""
+        self.items = [
+            DeferredItem(o, self.step, matrix.form, contract.belief)
+            for o in self.step.outputs
+            if o.aggregated
+        ]
         self._held: list[tuple[DeferredItem, int, Ints, Evaluated, Bools]] = []
 
     def wake(self, rows: Bools) -> None:
@@ -102,30 +57,58 @@ class DeferredQuery:
     def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints) -> None:
         """Evaluate some groups of an item at a tick; each is then due at a time of its own."""
         since = int(item.at[rows].min())
+        factor = self._factor(item, rows, tick)
         found, present = evaluated(
-            self.matrix, item.aggregate, item.move, self.contract, tick, rows, item.value[rows], since
+            self.matrix, item.aggregate, item.move, self.contract, tick, rows, item.value[rows], factor, since
         )
         item.evaluated += len(rows)
-        # of those that no key is there for nothing can be said, and that there is no value is said once
+        if tick.manner.calibration and item.move is None:
+            bound = bound_of(self.contract, item.value[rows])
+            item.learn(rows, found.value, bound, tick, extrapolated=self.contract.extrapolate)
+        # that there is no value is said once
         known = ~np.isnan(found.value) | ~np.isnan(item.value[rows]) | (item.at[rows] == LONG_BEFORE)
         there = present & known
         on_time = ~item.late[rows]
         self._held.append((item, tick.now, rows[there], _only(found, there), on_time[there]))
-        item.value[rows], item.at[rows] = found.value, tick.now
-        item.drift[rows], item.variance[rows] = found.drift, found.variance
+        item.value[rows], item.drift[rows], item.variance[rows] = found.value, found.drift, found.variance
+        item.at[rows[present]] = tick.now
         item.late[rows] = False
-        wait = np.minimum(found.wait * 1e6, float(NEVER // 4))
-        item.due[rows] = tick.now + wait.astype(np.int64)
+        item.plan(rows, found, tick)
+        # of a group that no key is there for nothing can be said until one comes, which wakes it
+        item.due[rows[~present]] = NEVER
+
+    def replan(self, item: DeferredItem, tick: Tick) -> None:
+        """Plan a part of the groups again that wait, by what is known now; all in so many ticks."""
+        if not tick.manner.replanned or item.move is not None:
+            return
+        part = np.arange(tick.number % REPLANNED, len(item.due), REPLANNED)
+        rows = part[
+            (item.due[part] > tick.now + tick.gap) & (item.due[part] < NEVER) & (item.at[part] < tick.now)
+        ]
+        if not len(rows) or tick.silent.any():
+            return
+        bound = bound_of(self.contract, item.value[rows])
+        factor = self._factor(item, rows, tick)
+        wait, longest = planned(self.matrix, item.aggregate, self.contract, tick, rows, bound, factor)
+        item.plan_again(rows, wait, longest, tick)
+
+    def _factor(self, item: DeferredItem, rows: Ints, tick: Tick) -> Floats:
+        if tick.manner.calibration and item.move is None:
+            return item.calibration.factor(rows)
+        return np.ones(len(rows))
 
     def answers(self, emitted_at: datetime) -> Iterator[AnswerBatch]:
-        """What has been evaluated since the last call, as answers."""
+        """What has been evaluated since the last call, as answers in order of time."""
         held, self._held = self._held, []
         for item in self.items:
             mine = [h for h in held if h[0] is item and len(h[2])]
-            for modelled in (False, True):
-                batch = self._batch(item, mine, modelled, emitted_at)
-                if batch is not None:
-                    yield batch
+            # as long as nothing is modelled, all ticks are one batch
+            plain = not any(found.modelled.any() for _, _, _, found, _ in mine)
+            for ticks in [mine] if plain else [[h] for h in mine]:
+                for modelled in (False, True):
+                    batch = self._batch(item, ticks, modelled, emitted_at)
+                    if batch is not None:
+                        yield batch
 
     def _batch(
         self,
@@ -176,14 +159,24 @@ class DeferredQuery:
 
     def _keys(self, rows: Ints) -> dict[str, pa.Array]:
         chosen = pa.array(rows)
-        columns = {f"k{i}": c.take(chosen) for i, c in enumerate(self.matrix.groups.columns)}
-        named = {key.name: columns[f"k{i}"] for i, key in enumerate(self.step.keys)}
-        for output in self.step.outputs:
-            if not output.aggregated and columns:
-                made = expression(output.sql, columns)
-                if made is not None:
-                    named[output.name] = made
-        return named
+        named = {
+            key.name: c.take(chosen)
+            for key, c in zip(self.step.keys, self.matrix.groups.columns, strict=False)
+        }
+        return named | {name: column.take(chosen) for name, column in self.named.items()}
+
+    def name_groups(self, by_spark: Callable[[Step, pa.Table, Sequence[Output]], pa.Table]) -> None:
+        """Make the items that are of the groups alone, for all groups that there are."""
+        plain = [output for output in self.step.outputs if not output.aggregated]
+        columns = {f"k{i}": c for i, c in enumerate(self.matrix.groups.columns)}
+        if not plain or not columns:
+            return
+        made = {output.name: expression(output.sql, columns) for output in plain}
+        rest = [output for output in plain if made[output.name] is None]
+        if rest:
+            found = by_spark(self.step, pa.table(columns), rest)
+            made |= {output.name: found[f"o{i}"].combine_chunks() for i, output in enumerate(rest)}
+        self.named = {name: column for name, column in made.items() if column is not None}
 
     def discard(self) -> None:
         self._held = []

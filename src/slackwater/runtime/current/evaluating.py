@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.special import ndtri
 
 from slackwater.language.contracts import Drift
 from slackwater.plan.model import Move
+from slackwater.planners.deferral_budget import belief_at_least
+from slackwater.planners.manner import Manner
 from slackwater.planners.next_evaluation import next_crossing, next_evaluation, trailing_edge
 from slackwater.runtime.current.history import History
-from slackwater.runtime.current.linear import Aggregate, motion
+from slackwater.runtime.current.linear import Aggregate, Motions, motion, spread
 from slackwater.runtime.current.matrix import Matrix, Values
 from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.statistics.diffusion import Floats
@@ -21,15 +22,6 @@ from slackwater.statistics.series import Bools, Ints
 
 CELLS_AT_A_TIME = 4_000_000
 """Rows times ticks of a window that are worked on at once."""
-
-
-@dataclass(frozen=True)
-class Motions:
-    """How the keys move: when each was heard last, and by signal and key its drift and variance a second."""
-
-    time: Ints
-    drift: Floats
-    variance: Floats
 
 
 @dataclass(frozen=True)
@@ -49,6 +41,13 @@ class Tick:
     """The longest that an evaluation is put off."""
     resting: int
     """How often a query is evaluated while a key of it is interrupted: the paper's T."""
+    gone: Floats
+    """By signal and key: how far it has gone while it was silent."""
+    spread: Floats
+    """By signal and key: its standard deviation up to the next evaluation of an interrupted query."""
+    manner: Manner = field(default_factory=Manner)
+    number: int = 0
+    """How many ticks there have been."""
 
 
 @runtime_checkable
@@ -63,8 +62,19 @@ class Sharded(Protocol):
         tick: Tick,
         rows: Ints,
         best: Floats,
+        factor: Floats,
         since: int,
     ) -> tuple[Evaluated, Bools]: ...
+
+    def planned(
+        self,
+        aggregate: Aggregate,
+        contract: Drift,
+        tick: Tick,
+        rows: Ints,
+        bound: Floats,
+        factor: Floats,
+    ) -> tuple[Floats, Floats]: ...
 
     def value_of(self, aggregate: Aggregate, values: Values) -> Floats: ...
 
@@ -78,6 +88,10 @@ class Evaluated:
     variance: Floats
     wait: Floats
     """Seconds until the next one."""
+    longest: Floats
+    """Seconds that it may be put off where more misses are to be spent."""
+    scanned: Floats
+    """Seconds after which it must be whatever is known of how it moves: what leaves a window, a limit."""
     width: Floats
     """Half of the interval that holds the truth with the belief."""
     modelled: Bools
@@ -92,34 +106,59 @@ def evaluate(
     matrix: Matrix,
     tick: Tick,
     best: Floats,
+    factor: Floats,
     since: int,
 ) -> Evaluated:
     """Evaluate all rows of a matrix at a tick.
 
-    ``best`` is the extreme up to the tick ``since``, which an extreme since a landmark goes on from.
+    ``best`` is the extreme up to the tick ``since``, which an extreme since a landmark goes on from;
+    ``factor`` what variances are multiplied by, as evaluations have shown.
     """
     weights = aggregate.weights(matrix, tick.values)
-    drift, variance = motion(weights, tick.series.drift, tick.series.variance)
+    drift, variance = motion(weights, tick.series)
     latest = aggregate.value(matrix, tick.values)
     value, edge = latest, np.full(matrix.size, np.inf)
     if move is not None:
         value, edge = _extremes(aggregate, move, contract, matrix, tick, latest, best, since)
     bound = bound_of(contract, value)
-    wait = _wait(contract, move, bound, value, latest, drift, variance)
-    longest = tick.longest
+    scaled = (drift * np.sqrt(factor), variance * factor)
+    manner = tick.manner
+    if move is None:
+        wait, longest = waits(contract, manner, bound, *scaled)
+    else:
+        sign = 1.0 if move.extreme == "max" else -1.0
+        mode: Literal["reflection", "marginal"] = "reflection" if manner.reflection else "marginal"
+        room = sign * (value - latest) + bound
+        wait = next_crossing(room, sign * scaled[0], scaled[1], contract.belief, mode=mode)
+        longest = wait
+    limit = tick.longest
     if move is not None and move.size is None:
         # the ticks since the last evaluation must still be there at the next
-        longest = min(longest, tick.gap * (LANDMARK_TICKS // 2))
-    wait = np.minimum(np.minimum(wait, edge), longest / 1e6)
+        limit = min(limit, tick.gap * (LANDMARK_TICKS // 2))
+    scanned = np.minimum(edge, limit / 1e6)
     modelled = matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(matrix.size, bool)
     width = bound
     if modelled.any():
-        doubt = _doubt(weights, tick)
+        doubt = sum(spread(m, tick.spread[i], tick.series, i) for i, m in enumerate(weights))
         width = np.where(modelled, ndtri((1 + contract.belief) / 2) * np.sqrt(doubt), bound)
-        wait = np.where(modelled, np.minimum(tick.resting / 1e6, wait), wait)
-    wait = np.where(np.isnan(value), 0.0, wait)
+        scanned = np.where(modelled, np.minimum(tick.resting / 1e6, scanned), scanned)
+    scanned = np.where(np.isnan(value), 0.0, scanned)
     counted = matrix.rows_of(tick.values).astype(np.float64)
-    return Evaluated(value, drift, variance, wait, width, modelled, counted)
+    return Evaluated(value, drift, variance, wait, longest, scanned, width, modelled, counted)
+
+
+def waits(
+    contract: Drift, manner: Manner, bound: Floats, drift: Floats, variance: Floats
+) -> tuple[Floats, Floats]:
+    """How long an answer may stand at its belief, and at the least belief of a single interval."""
+    # what the reader extrapolates has no drift left (equation 8)
+    left = np.zeros(drift.shape) if contract.extrapolate else drift
+    mode: Literal["end", "average"] = "average" if manner.average else "end"
+    wait = next_evaluation(bound, left, variance, contract.belief, mode=mode)
+    if not manner.budget:
+        return wait, wait
+    least = belief_at_least(contract.belief)
+    return wait, next_evaluation(bound, left, variance, least, mode=mode)
 
 
 def evaluated(
@@ -130,13 +169,38 @@ def evaluated(
     tick: Tick,
     rows: Ints,
     best: Floats,
+    factor: Floats,
     since: int,
 ) -> tuple[Evaluated, Bools]:
     """Evaluate some rows of a matrix, wherever it is; and which of them have a key that is there."""
     if isinstance(matrix, Sharded):
-        return matrix.evaluated(aggregate, move, contract, tick, rows, best, since)
+        return matrix.evaluated(aggregate, move, contract, tick, rows, best, factor, since)
     part = matrix if len(rows) == matrix.size else matrix.chosen(rows)
-    return evaluate(aggregate, move, contract, part, tick, best, since), part.present(tick.values)
+    found = evaluate(aggregate, move, contract, part, tick, best, factor, since)
+    return found, part.present(tick.values)
+
+
+def planned(
+    matrix: Matrix,
+    aggregate: Aggregate,
+    contract: Drift,
+    tick: Tick,
+    rows: Ints,
+    bound: Floats,
+    factor: Floats,
+) -> tuple[Floats, Floats]:
+    """How long answers may stand by what is known now, without a look at them."""
+    if isinstance(matrix, Sharded):
+        return matrix.planned(aggregate, contract, tick, rows, bound, factor)
+    return plan(aggregate, contract, matrix.chosen(rows), tick, bound, factor)
+
+
+def plan(
+    aggregate: Aggregate, contract: Drift, matrix: Matrix, tick: Tick, bound: Floats, factor: Floats
+) -> tuple[Floats, Floats]:
+    """The same for all rows of a matrix."""
+    drift, variance = motion(aggregate.weights(matrix, tick.values), tick.series)
+    return waits(contract, tick.manner, bound, drift * np.sqrt(factor), variance * factor)
 
 
 def bound_of(contract: Drift, value: Floats) -> Floats:
@@ -144,23 +208,6 @@ def bound_of(contract: Drift, value: Floats) -> Floats:
     if contract.relative:
         return contract.bound * np.abs(value)
     return np.full(value.shape, contract.bound)
-
-
-def _wait(
-    contract: Drift,
-    move: Move | None,
-    bound: Floats,
-    value: Floats,
-    latest: Floats,
-    drift: Floats,
-    variance: Floats,
-) -> Floats:
-    if move is None:
-        # what the reader extrapolates has no drift left (equation 8)
-        left = np.zeros(drift.shape) if contract.extrapolate else drift
-        return next_evaluation(bound, left, variance, contract.belief)
-    sign = 1.0 if move.extreme == "max" else -1.0
-    return next_crossing(sign * (value - latest) + bound, sign * drift, variance, contract.belief)
 
 
 def _extremes(
@@ -199,23 +246,14 @@ def _extremes(
 
 
 def _modelled(times: Ints, values: Values, tick: Tick) -> Values:
-    """What keys said at ticks, with the drift of those that are interrupted since their last items."""
+    """What keys said at ticks, with what those that are interrupted have gone since their last items."""
     if not tick.silent.any():
         return values
     keys = np.flatnonzero(tick.silent)
-    since = np.maximum(times[None, :] - tick.series.time[keys][:, None], 0) / 1e6
+    heard = tick.series.time[keys][:, None]
+    # straight from where they were to where they are taken to be now
+    share = np.maximum(times[None, :] - heard, 0) / np.maximum(tick.now - heard, 1)
+    gone = tick.gone[:, keys]
     value = values.value.copy()
-    value[:, keys] += tick.series.drift[:, keys][:, :, None] * since[None]
+    value[:, keys] += gone[:, :, None] * share[None]
     return Values(value, values.there, values.known)
-
-
-def _doubt(weights: list[csr_array], tick: Tick) -> Floats:
-    """The variance of each row up to its next evaluation, of interrupted keys since they fell silent."""
-    ahead = tick.resting / 1e6
-    since = np.where(tick.silent, (tick.now - tick.series.time) / 1e6, 0.0) + ahead
-    total = np.zeros(weights[0].shape[0]) if weights else np.zeros(0)
-    for signal, matrix in enumerate(weights):
-        squared = matrix.copy()
-        squared.data = np.square(matrix.data)
-        total += squared @ (np.nan_to_num(tick.series.variance[signal]) * since)
-    return total

@@ -63,6 +63,14 @@ class ExactQuery:
             found[f"a{index}"] = typed(called.value[rows], called.there[rows], type_)
         return found
 
+    def remember(self, matrix: Matrix, times: Ints, values: Values) -> None:
+        """Take the past of its extremes from what the keys said at ticks, by a matrix of its groups."""
+        calls, present, _ = matrix.all_calls(values)
+        for moving in self.moving:
+            said = np.where(present, _said(moving, calls), np.nan)
+            for place, now in enumerate(times.tolist()):
+                moving.push(now, said[:, place])
+
     def repaired(self, history: History) -> None:
         """Evaluate the ticks that are kept anew, since rows that came late have changed them."""
         for moving in self.moving:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
 from slackwater.planners.deferring import Rules
+from slackwater.planners.manner import Manner
 from slackwater.runtime.current.asking import Asking
 from slackwater.runtime.current.scheduling import items_for_every
 from slackwater.runtime.current.took import Took
@@ -40,6 +41,17 @@ SNAPSHOT_EVERY = 32
 NOTE = b"slackwater"
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """How current values are kept and evaluated."""
+
+    items: int = 40
+    """Latest ones of each key, from which its drift and diffusion are learnt."""
+    entries_at_most: int = 50_000_000
+    """Of a query's matrix on the driver."""
+    manner: Manner = field(default_factory=Manner)
+
+
 class Keeper:
     """Holds the current values of one stream; without queries that read them it holds nothing."""
 
@@ -49,17 +61,15 @@ class Keeper:
         state: StreamState,
         stream: str,
         plan_of: Callable[[int], Plan],
-        kept: int,
+        keeping: Keeping,
         clock: Callable[[], float],
-        entries_at_most: int,
     ) -> None:
         self._journal = journal
         self._state = state
         self._stream = stream
         self._plan_of = plan_of
-        self._kept = kept
+        self._keeping = keeping
         self._clock = clock
-        self._entries_at_most = entries_at_most
         self._values: CurrentValues | None = None
         self._doomed: list[Path] = []
         self._took = Took()
@@ -117,7 +127,7 @@ class Keeper:
         self, plan: CurrentPlan, catalog: Catalog, executor: Executor, session: SparkSession, at: datetime
     ) -> Asking:
         folder = self._journal.root / "shards" / safe_name(self._stream.lower())
-        return Asking(plan, catalog, executor, session, at, folder, self._entries_at_most)
+        return Asking(plan, catalog, executor, session, at, folder, self._keeping.entries_at_most)
 
     def wakes(self, watermark: int) -> bool:
         """Whether something would be evaluated if the watermark moved, though nothing comes."""
@@ -132,7 +142,7 @@ class Keeper:
         if self._values is None and self._files:
             self._load(ask)
         if self._values is None:
-            self._values = CurrentValues(plan, self._kept, self._clock)
+            self._values = CurrentValues(plan, self._keeping.items, self._keeping.manner, self._clock)
             self._values.prepare(ask)
             return True
         if self._values.plan != plan:
@@ -146,7 +156,7 @@ class Keeper:
         version = int(arrays.pop("version"))
         plan = current_plan(self._plan_of(version).catalog, self._stream)
         assert plan is not None
-        values = CurrentValues(plan, self._kept, self._clock)
+        values = CurrentValues(plan, self._keeping.items, self._keeping.manner, self._clock)
         values.load(arrays, tables)
         catalog = self._plan_of(version).catalog
         asked = self._ask(plan, catalog, ask.executor, ask.session, ask.emitted_at)

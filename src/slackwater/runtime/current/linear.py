@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from slackwater.plan.linear import computed
 from slackwater.runtime.current.matrix import Called, Matrix, Values
 from slackwater.statistics.diffusion import Floats
+from slackwater.statistics.series import Ints
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,42 @@ def _columns(calls: list[Called]) -> dict[str, Floats]:
     return {f"a{i}": np.where(c.there, c.value, np.nan) for i, c in enumerate(calls)}
 
 
-def motion(weights: list[csr_array], drifts: Floats, variances: Floats) -> tuple[Floats, Floats]:
-    """Drift and variance per second of each row, as sums over its keys (equation 6).
+@dataclass(frozen=True)
+class Motions:
+    """How the keys move: when each was heard last, and by signal and key its drift and variance a second."""
+
+    time: Ints
+    drift: Floats
+    variance: Floats
+    loadings: Floats | None = None
+    """By signal, key and factor: how much keys move together; None: each by itself."""
+    own: Floats | None = None
+    """By signal and key: the share of its variance that is its own."""
+
+
+def motion(weights: list[csr_array], motions: Motions) -> tuple[Floats, Floats]:
+    """Drift and variance per second of each row, from those of its keys (equation 6).
 
     NaN variance where nothing is known yet of one of its keys.
     """
     drift = np.zeros(weights[0].shape[0]) if weights else np.zeros(0)
     variance = np.zeros(drift.shape)
     for signal, matrix in enumerate(weights):
-        drift += matrix @ drifts[signal]
-        squared = csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
-        variance += squared @ np.nan_to_num(variances[signal])
-        unknown = np.isnan(variances[signal]).astype(np.float64)
-        blind = csr_array((np.abs(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape) @ unknown
-        variance[blind > 0] = np.nan
+        drift += matrix @ motions.drift[signal]
+        known = motions.variance[signal]
+        variance += spread(matrix, np.sqrt(np.nan_to_num(known)), motions, signal)
+        unknown = np.isnan(known)
+        if unknown.any():
+            size = csr_array((np.abs(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+            variance[size @ unknown.astype(np.float64) > 0] = np.nan
     return drift, variance
+
+
+def spread(matrix: csr_array, sigma: Floats, motions: Motions, signal: int) -> Floats:
+    """The variance of each row, given the standard deviations of its keys, which may move together."""
+    squared = csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+    if motions.loadings is None or motions.own is None:
+        return np.asarray(squared @ np.square(sigma))
+    common = matrix @ (motions.loadings[signal] * sigma[:, None])
+    alone = squared @ (motions.own[signal] * np.square(sigma))
+    return np.asarray(np.square(common).sum(axis=1) + alone)

@@ -48,6 +48,12 @@ class Moving:
         found: Floats = self._best.reduce(self.said[first : self.count], axis=0, initial=np.nan)
         return found if size is not None else self._best(found, self.before)
 
+    def begin(self, extremes: Floats) -> None:
+        """Go on from extremes that are known of the time before the ticks that are kept."""
+        more = max(0, len(extremes) - len(self.before))
+        self.before = np.concatenate([self.before, np.full(more, np.nan)])
+        self.before[: len(extremes)] = self._best(self.before[: len(extremes)], extremes)
+
     def renew(self, times: Ints, said: Floats) -> None:
         """Take what was said at ticks that are kept anew: rows that came late have changed it."""
         places = np.searchsorted(self.time[: self.count], times)

@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from slackwater.plan.current import CurrentPlan
-from slackwater.runtime.current.evaluating import Motions, Tick
+from slackwater.planners.manner import Manner
+from slackwater.runtime.current.evaluating import Tick
 from slackwater.runtime.current.history import History
 from slackwater.runtime.current.matrix import Values
-from slackwater.statistics.series import Bools, Ints, Series
+from slackwater.runtime.current.model import Model
+from slackwater.statistics.diffusion import Floats
+from slackwater.statistics.series import LONG_BEFORE, Bools, Ints, Series
 
 GAPS = 9
 """Ticks whose distance tells how far the next one is."""
@@ -21,8 +24,6 @@ LONGEST_TICKS = 128
 """No evaluation is put off for longer: how a stream moves may have changed."""
 ESTIMATED_TICKS = 16
 """Drift and diffusion are estimated anew after so many ticks at the latest."""
-JUMP = 4.0
-"""A variance that has grown by so much asks for a new look at all that it is part of."""
 SILENT_TICKS_AT_MOST = 512
 """Evaluations of one turn while nothing comes."""
 
@@ -30,12 +31,15 @@ SILENT_TICKS_AT_MOST = 512
 class Pulse:
     """What the ticks of a stream have been like."""
 
-    def __init__(self, plan: CurrentPlan) -> None:
+    def __init__(self, plan: CurrentPlan, manner: Manner) -> None:
         self._plan = plan
+        self.manner = manner
         self.last: int | None = None
         """The last tick."""
+        self.number = 0
         self.gaps: list[int] = []
         self.silent: Bools = np.empty(0, bool)
+        self.model = Model(len(plan.signals), manner)
         self._changed: Bools = np.empty(0, bool)
 
     @property
@@ -56,25 +60,33 @@ class Pulse:
         """What is known at a tick, and the keys of which something has changed that is no drift."""
         if self.last is not None and now > self.last:
             self.gaps = [*self.gaps, now - self.last][-GAPS:]
-        self.last = now
+        self.last, self.number = now, self.number + 1
         changed, self._changed = _widened(self._changed, series.size), np.empty(0, bool)
-        before = series.variance.copy()
-        estimated = series.estimate(now, ESTIMATED_TICKS * self.gap, self.resting)
-        if len(estimated):
-            with np.errstate(invalid="ignore"):
-                changed[estimated] |= (series.variance[:, estimated] > JUMP * before[:, estimated]).any(
-                    axis=0
-                )
+        series.estimate(now, ESTIMATED_TICKS * self.gap, self.resting)
         silent = series.overdue(now, self._plan.stream.interrupted)
         changed |= silent != _widened(self.silent, series.size)
         self.silent = silent
+        model, gap = self.model, self.gap / 1e6
+        model.grow(series.size)
+        gone, spread = np.zeros(series.value.shape), np.zeros(series.value.shape)
         values = Values(series.value, series.there, series.known)
         if silent.any():
-            since = np.where(silent, (now - series.time) / 1e6, 0.0)
-            values = Values(series.value + series.drift * since, series.there, series.known)
-        longest = LONGEST_TICKS * self.gap
-        motions = Motions(series.time, series.drift, series.variance)
-        return Tick(now, self.gap, motions, values, silent, history, longest, self.resting), changed
+            gone = model.drifted(series, silent, now, gap)
+            spread = model.spread(series, silent, now, self.resting / 1e6, gap)
+            values = Values(series.value + gone, series.there, series.known)
+        found = Tick(
+            now, self.gap, model.motions(series), values, silent, history, LONGEST_TICKS * self.gap,
+            self.resting, gone, spread, self.manner, self.number,
+        )  # fmt: skip
+        return found, changed
+
+    def heard(self, series: Series, keys: Ints, before: tuple[Ints, Floats]) -> None:
+        """Learn from items that were taken: ``before`` are times and values that their keys had."""
+        self.model.grow(series.size)
+        elapsed = (series.time[keys] - before[0]).astype(np.float64) / 1e6
+        # a key that is new has not moved
+        elapsed = np.where(before[0] == LONG_BEFORE, np.nan, elapsed)
+        self.model.observe(series, keys, series.value[:, keys] - before[1], elapsed, self.gap / 1e6)
 
     def _next(self, until: int, series: Series) -> int | None:
         """The next time before ``until`` to look at keys that are interrupted; None where none is."""
@@ -102,6 +114,7 @@ class Pulse:
 
     def carry(self, before: Pulse) -> None:
         self.last, self.gaps, self.silent = before.last, before.gaps, before.silent
+        self.number = before.number
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         last = [] if self.last is None else [self.last]
@@ -109,12 +122,16 @@ class Pulse:
             "last": np.array(last, np.int64),
             "gaps": np.array(self.gaps, np.int64),
             "silent": self.silent,
+            "number": np.array(self.number),
+            **{f"model.{n}": a for n, a in self.model.to_arrays().items()},
         }
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
         self.last = int(arrays["last"][0]) if len(arrays["last"]) else None
         self.gaps = [int(g) for g in arrays["gaps"]]
-        self.silent = np.array(arrays["silent"], bool)
+        self.silent, self.number = np.array(arrays["silent"], bool), int(arrays["number"])
+        kept = {n.removeprefix("model."): a for n, a in arrays.items() if n.startswith("model.")}
+        self.model.load(kept)
 
 
 def _widened(mask: Bools, size: int) -> Bools:

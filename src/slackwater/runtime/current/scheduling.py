@@ -9,8 +9,9 @@ import numpy as np
 
 from slackwater.planners.deferring import ItemLoad, Rules, evaluate_every
 from slackwater.planners.evaluations import affordable
-from slackwater.runtime.current.deferred import DeferredItem, DeferredQuery
+from slackwater.runtime.current.deferred import DeferredQuery
 from slackwater.runtime.current.evaluating import Sharded, Tick, bound_of
+from slackwater.runtime.current.item import DeferredItem
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, Ints
 
@@ -31,6 +32,8 @@ def run_due(
 ) -> tuple[float, float]:
     """Evaluate what is due at a tick, as far as the budget goes.
 
+    An evaluation falls on the last tick at or before its time (footnote 1 of the paper). Where the average
+    over an interval counts, the last tick that is answered from the cache does: it is followed by the next.
     Gives the seconds that it costs by the rules, and what the evaluations took by the clock.
     """
     waiting = []
@@ -43,8 +46,8 @@ def run_due(
                 spent += _run_every(query, item, tick, rules)
                 took += clock() - began
                 continue
-            # the last tick at or before the time: the next one would be after it
-            rows = np.flatnonzero(item.due < tick.now + tick.gap)
+            query.replan(item, tick)
+            rows = np.flatnonzero(item.due < tick.now + (1 if tick.manner.average else tick.gap))
             spent += rules.costs.look * len(item.due)
             if len(rows):
                 waiting.append(_Due(query, item, rows, query.costs(item, tick, rules.costs, rows)))

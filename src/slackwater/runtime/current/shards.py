@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slackwater.language.contracts import Drift
 from slackwater.plan.model import Move
-from slackwater.runtime.current.evaluating import Evaluated, Tick, evaluate
+from slackwater.runtime.current.evaluating import Evaluated, Tick, evaluate, plan
 from slackwater.runtime.current.linear import Aggregate
 from slackwater.runtime.current.matrix import Called, Matrix, Values
 from slackwater.spark.execute import SparkSession
@@ -115,15 +115,30 @@ class ShardedMatrix(Matrix):
         tick: Tick,
         rows: Ints,
         best: Floats,
+        factor: Floats,
         since: int,
     ) -> tuple[Evaluated, Bools]:
         # the past goes to the tasks only where an extreme is taken of it
         tick = tick if move is not None else replace(tick, history=None)
-        found = self._map(_evaluated, (aggregate, move, contract, tick, since), rows, [best])
+        own = np.stack([best, factor], axis=1)
+        found = self._map(_evaluated, (aggregate, move, contract, tick, since), rows, [own])
         parts = [part for part, _ in found]
         names = Evaluated.__dataclass_fields__
         joined = Evaluated(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
         return joined, np.concatenate([there for _, there in found])
+
+    def planned(
+        self,
+        aggregate: Aggregate,
+        contract: Drift,
+        tick: Tick,
+        rows: Ints,
+        bound: Floats,
+        factor: Floats,
+    ) -> tuple[Floats, Floats]:
+        own = np.stack([bound, factor], axis=1)
+        found = self._map(_planned, (aggregate, contract, replace(tick, history=None)), rows, [own])
+        return np.concatenate([wait for wait, _ in found]), np.concatenate([most for _, most in found])
 
     def all_calls(self, values: Values) -> tuple[list[Called], Bools, Ints]:
         found = self._map(_calls, values)
@@ -141,9 +156,14 @@ class ShardedMatrix(Matrix):
 
 
 def _evaluated(matrix: Matrix, given: Any) -> tuple[Evaluated, Bools]:
-    (aggregate, move, contract, tick, since), best = given
-    found = evaluate(aggregate, move, contract, matrix, tick, best, since)
+    (aggregate, move, contract, tick, since), own = given
+    found = evaluate(aggregate, move, contract, matrix, tick, own[:, 0], own[:, 1], since)
     return found, matrix.present(tick.values)
+
+
+def _planned(matrix: Matrix, given: Any) -> tuple[Floats, Floats]:
+    (aggregate, contract, tick), own = given
+    return plan(aggregate, contract, matrix, tick, own[:, 0], own[:, 1])
 
 
 def _calls(matrix: Matrix, values: Values) -> tuple[list[Called], Bools, Ints]:

@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 from slackwater.plan.current import CurrentPlan, CurrentStep
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.planners.deferring import Rules
+from slackwater.planners.manner import Manner
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.current.asking import Asking
+from slackwater.runtime.current.carrying import carry, same_but_contract
 from slackwater.runtime.current.deferred import DeferredQuery
 from slackwater.runtime.current.exact import AT_A_TIME, ExactQuery
 from slackwater.runtime.current.history import History
@@ -26,6 +28,8 @@ from slackwater.runtime.current.pulse import Pulse
 from slackwater.runtime.current.rows import RowQueries
 from slackwater.runtime.current.scheduling import run_due
 from slackwater.statistics.series import Bools, Ints, Series
+
+DEFAULT = Manner()
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,16 @@ class Effort:
 class CurrentValues:
     """All that is known of the keys of a stream, and the queries that read it."""
 
-    def __init__(self, plan: CurrentPlan, kept: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        plan: CurrentPlan,
+        kept: int,
+        manner: Manner = DEFAULT,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.plan = plan
         self._kept = kept
+        self._manner = manner
         self._clock = clock
         self.effort = Effort()
         self.keys = Places(len(plan.stream.key))
@@ -70,7 +81,7 @@ class CurrentValues:
         self.deferred = {
             _name(s): DeferredQuery(Matrix(s, plan.signals)) for s in linear if s.drift is not None
         }
-        self.pulse = Pulse(plan)
+        self.pulse = Pulse(plan, manner)
         self._pending: list[pa.Table] = []
 
     @property
@@ -83,6 +94,8 @@ class CurrentValues:
             query.types = ask.types(query.matrix.step)
             query.matrix.extend(ask.entries(query.matrix.step, self.keys, 0), self.series.size)
             query.matrix = ask.placed(query.matrix)
+            if isinstance(query, DeferredQuery):
+                query.name_groups(ask.group_items)
 
     def turn(self, turned: Turned, ask: Asking) -> None:
         """Take the rows of a turn, and evaluate every tick that is complete after it."""
@@ -129,6 +142,7 @@ class CurrentValues:
                 touched = matrix.extend(ask.entries(matrix.step, self.keys, known), self.series.size)
                 query.matrix = ask.placed(matrix)
                 if isinstance(query, DeferredQuery):
+                    query.name_groups(ask.group_items)
                     query.wake(np.isin(np.arange(matrix.size), touched))
         late = pc.less(items["cell"], before)
         self._repair(items.filter(late))
@@ -193,7 +207,10 @@ class CurrentValues:
         values, there = self._signals(items)
         flipped = np.zeros(self.series.size, bool)
         flipped[key] = (self.series.there[:, key] != there).any(axis=0) | ~self.series.known[key]
+        before = (self.series.time[key], self.series.value[:, key])
         self.series.take(key, items["t"].to_numpy(), values, there)
+        if self.deferred:
+            self.pulse.heard(self.series, key, before)
         self.rows.take(items)
         if self.history is not None:
             self.history.push(now, self.series)
@@ -233,7 +250,7 @@ class CurrentValues:
         Signals that are new are read from the current rows, so that a new query is exact from its first
         tick on; extremes over time begin with it.
         """
-        after = CurrentValues(plan, self._kept, self._clock)
+        after = CurrentValues(plan, self._kept, self._manner, self._clock)
         after.effort = self.effort
         after.keys = self.keys
         keys, rows = self.rows.table()
@@ -249,15 +266,12 @@ class CurrentValues:
                 after.series.value[place, keys], after.series.there[place, keys] = value, is_there
         if after.history is not None and self.history is not None:
             after.history.carry(self.history, origin)
-        for name, query in after.exact.items():
-            before = self.exact.get(name)
-            if before is not None and before.step == query.step:
-                query.matrix.groups, query.moving = before.matrix.groups, before.moving
-        for name, deferred in after.deferred.items():
-            cached = self.deferred.get(name)
-            if cached is not None and cached.step == deferred.step:
-                deferred.matrix.groups, deferred.items = cached.matrix.groups, cached.items
+        for name, query in after._queries.items():
+            before = self._queries.get(name)
+            if before is not None and same_but_contract(before.step, query.step):
+                carry(before, query, self.history)
         after.pulse.carry(self.pulse)
+        after.pulse.model.carry(self.pulse.model, origin)
         for pending in self._pending:
             kept = pending.select(["cell", "t", "key", "r"])
             signals = ask.signals(plan.signals, _whole(pending["r"]))
