@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery|shedding``."""
+"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery|shedding|deferral``."""
 
 from __future__ import annotations
 
@@ -78,6 +78,17 @@ def shedding(json: Json = None, quick: Quick = False) -> None:
             return module.shedding(spark, folder, module.QUICK if quick else module.FULL, progress)
 
     _measure("shedding", json, measure)
+
+
+@bench.command()
+def deferral(json: Json = None, quick: Quick = False) -> None:
+    """Next evaluation times of a million queries: how long they take, and how exact they are."""
+    from slackwater.benchmarks import deferral as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        return module.deferral(folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("deferral", json, measure)
 
 
 if __name__ == "__main__":

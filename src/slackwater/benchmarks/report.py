@@ -56,6 +56,13 @@ LIMITS: Mapping[str, Limit] = {
     "wrong_answers": Limit(most=0),
     "gap_violations": Limit(most=0),
     "ratio.min": Limit(least=0.97),
+    "solve_ms_million": Limit(most=200),
+    "solve_error": Limit(most=1e-3),
+    **{f"avg.{s}.{p}": Limit(least=p / 100 - 0.02) for s in ("prices", "sensors") for p in (95, 90, 85)},
+    **{f"max.{s}.{p}": Limit(least=p / 100) for s in ("prices", "sensors") for p in (95, 90, 85)},
+    **{f"ours_over_paper.{p}": Limit(most=0.85) for p in (95, 90, 85)},
+    "missed.deferred.1000000": Limit(most=0),
+    **{f"coverage.{silent}": Limit(least=0.88) for silent in (2, 3)},
 }
 """What figures must keep to, where that has been settled."""
 

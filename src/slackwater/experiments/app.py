@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -43,12 +44,14 @@ def _reproduce(
     json: Path | None,
     plot: Path | None,
     draw: Callable[[Mapping[str, Any], Path], None],
-    measure: Callable[[SparkSession, Path, Progress], Measured],
+    measure: Callable[[Any, Path, Progress], Measured],
+    *,
+    simulated: bool = False,
 ) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="slackwater-reproduce-") as folder,
         report.progress() as shown,
-        report.spark_session("slackwater-reproduce") as spark,
+        nullcontext() if simulated else report.spark_session("slackwater-reproduce") as spark,
     ):
         figures, series = measure(spark, Path(folder), shown)
     report.write(f"reproduce {name}", figures, json, series)
@@ -99,13 +102,15 @@ def sampling_time(
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment that needs nothing but Spark: where it is, and where its plot is drawn."""
+    """An experiment that takes no options of its own: where it is, and where its plot is drawn."""
 
     name: str
     help: str
     module: str
     plots: str
     plot: str
+    simulated: bool = False
+    """Whether it needs no Spark."""
 
 
 PLAIN = (
@@ -151,6 +156,37 @@ PLAIN = (
         "window_plots",
         "plot_overhead",
     ),
+    Experiment(
+        "deferral-fidelity",
+        "How often a cached answer is within its bound, for averages and maxima of real series.",
+        "deferral_fidelity",
+        "deferral_plots",
+        "plot_fidelity",
+        simulated=True,
+    ),
+    Experiment(
+        "deferral-evaluations",
+        "Evaluations at the same measured fidelity: all, the paper's, ours and the offline optimum.",
+        "deferral_evaluations",
+        "deferral_plots",
+        "plot_evaluations",
+        simulated=True,
+    ),
+    Experiment(
+        "deferral-scale",
+        "Evaluations missed by the number of standing queries, up to a million, delivered and not.",
+        "deferral_scale",
+        "deferral_plots",
+        "plot_scale",
+    ),
+    Experiment(
+        "deferral-interruption",
+        "Answers while two and three of nine series are silent: how wrong they are, and say they may be.",
+        "deferral_interruption",
+        "deferral_plots",
+        "plot_interruption",
+        simulated=True,
+    ),
 )
 
 
@@ -166,7 +202,8 @@ def _command(experiment: Experiment) -> None:
             found = run(spark, folder, module.QUICK if quick else module.FULL, shown)
             return found.figures, found.series
 
-        _reproduce(experiment.name, json, plot, getattr(plots, experiment.plot), measure)
+        draw = getattr(plots, experiment.plot)
+        _reproduce(experiment.name, json, plot, draw, measure, simulated=experiment.simulated)
 
     reproduce.command(experiment.name, help=experiment.help)(command)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slackwater.benchmarks.report import read
-from slackwater.experiments import plots, window_plots
+from slackwater.experiments import deferral_plots, plots, window_plots
 
 RESULTS = Path("docs/results")
 Drawn = Mapping[str, Callable[[Mapping[str, Any], Path], None]]
@@ -30,6 +30,15 @@ PAGES: Mapping[str, tuple[str, Drawn]] = {
             "window-size": window_plots.plot_size,
             "window-slide": window_plots.plot_slide,
             "window-overhead": window_plots.plot_overhead,
+        },
+    ),
+    "deferral.md": (
+        "deferral.template.md",
+        {
+            "deferral-fidelity": deferral_plots.plot_fidelity,
+            "deferral-evaluations": deferral_plots.plot_evaluations,
+            "deferral-scale": deferral_plots.plot_scale,
+            "deferral-interruption": deferral_plots.plot_interruption,
         },
     ),
 }

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from slackwater.plan.linear import Linear
 from slackwater.plan.model import Move, Output, Step
-from slackwater.planners.deferral_budget import Budget, Clock
+from slackwater.planners.deferral_budget import HORIZON_S, Budget, Clock
 from slackwater.runtime.current.evaluating import Evaluated, Tick
 from slackwater.runtime.current.linear import Aggregate
 from slackwater.statistics.calibration import Calibration, time_out
@@ -74,7 +74,8 @@ class DeferredItem:
         if not len(rows):
             return
         if tick.manner.average:
-            missed = time_out(bound, self.variance[rows], after, moved, tick.gap / 1e6)
+            variance = self.variance[rows] * self.calibration.factor(rows)
+            missed = time_out(bound, variance, after, moved, tick.gap / 1e6)
         else:
             missed = (np.abs(moved) > bound).astype(np.float64)
         self.calibration.learn(rows, missed, 1 - self.belief, after)
@@ -97,6 +98,8 @@ class DeferredItem:
     def _stretched(self, rows: Ints, wait: Floats, longest: Floats, scanned: Floats, tick: Tick) -> Floats:
         if not tick.manner.budget or self.move is not None:
             return wait
+        # over a day, or, where ticks are days apart, a year
+        self.budget.horizon_s = max(HORIZON_S, YEARLY * tick.gap / 1e6)
         chosen = self.budget.stretched(rows, wait, longest)
         seen = np.minimum(np.minimum(chosen, scanned), REPLANNED * tick.gap / 1e6)
         self.budget.note(rows, wait, seen)
@@ -138,5 +141,7 @@ _FILLS = {
     "variance": np.nan,
     "late": False,
 }
+YEARLY = 365
+"""Ticks over which misses are spent where that is longer than a day."""
 REPLANNED = 10
 """Ticks after which intervals that have not ended are planned again."""
