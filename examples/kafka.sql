@@ -1,7 +1,7 @@
 -- The same kinds of query over Kafka, agents and current values.
 --   slackwater check examples/kafka.sql
--- `check` accepts all of it. To run it, a broker and the files it names must be there, and the two
--- queries over LATEST(...) are not evaluated yet.
+-- `check` accepts all of it. To run it, a broker and the files it names must be there; the query on the stream
+-- that agents send is left out.
 CREATE STREAM packets (ts TIMESTAMP, src STRING, dst STRING, sport INT, dport INT, size INT)
   USING kafka OPTIONS (subscribe 'packets', 'kafka.bootstrap.servers' 'localhost:9092')
   FORMAT json TIMESTAMP BY ts LATENESS 2 SECONDS;

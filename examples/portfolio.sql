@@ -4,7 +4,7 @@
 -- k3, which three accounts hold, says nothing: what depends on it is modelled meanwhile (`how` in the answers).
 CREATE STREAM prices (ts TIMESTAMP, key STRING, value DOUBLE, volume INT)
   USING walks OPTIONS (
-    seed '7', keys '200', sigma '0.5', drift '0.1', correlation '0', silent 'k3:30:10',
+    seed '7', keys '200', sigma '0.5', drift '0.1', correlation '0.3', silent 'k3:30:10',
     length '60 seconds', speed '2')
   KEY key TIMESTAMP BY ts;
 

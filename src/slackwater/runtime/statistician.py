@@ -82,6 +82,8 @@ class Statistician:
     batches: int = 0
     size: float = 0.0
     rate: float = 0.0
+    _seconds: float = 1.0
+    """Of event time that the rate is known from, as far as they are remembered."""
     _passed: dict[int, tuple[float, float]] = field(default_factory=dict)
     _sums: dict[str, _Sums] = field(default_factory=dict)
     _groups: dict[str, tuple[dict[int, float], float]] = field(default_factory=dict)
@@ -128,8 +130,10 @@ class Statistician:
         """Take note of a batch that held so many rows over so long a stretch of event time."""
         self.size = float(rows)
         if seconds > 0:
-            present = rows / seconds
-            self.rate = present if self.rate == 0 else DECAY * self.rate + (1 - DECAY) * present
+            # by how long batches are: one of a few microseconds with a lump of rows says nothing of a second
+            known = self._seconds * DECAY if self.rate else 0.0
+            self.rate = (self.rate * known + rows) / (known + seconds)
+            self._seconds = known + seconds
 
     def count(self, shed: Shed) -> None:
         """Learn from a measured batch how many rows get how far, and what their values are like."""

@@ -101,7 +101,7 @@ def _paced(load: StreamLoad, session: Session) -> StreamLoad:
 def declared_speed(stream: CreateStream) -> float | None:
     """Event seconds for each second of a trace that is replayed in time; None for all else."""
     text = {k.lower(): v for k, v in stream.options}.get("speed", "1").lower()
-    return float(text) if stream.format.lower() in ("replay", "traffic") and text != "max" else None
+    return float(text) if stream.format.lower() in ("replay", "traffic", "walks") and text != "max" else None
 
 
 def _unmeasured(session: Session, talk: Console) -> None:
