@@ -59,11 +59,11 @@ class DirectAsking:
         return [pa.int64() if c.function == "count" else pa.float64() for c in step.step.calls]
 
 
-def values_of(sql: str, kept: int = 32) -> CurrentValues:
+def values_of(sql: str) -> CurrentValues:
     catalog = Catalog.from_sql(sql, Functions())
     plan = current_plan(catalog, next(iter(catalog.streams)))
     assert plan is not None
-    return CurrentValues(plan, kept)
+    return CurrentValues(plan)
 
 
 def items(rows: Sequence[tuple[float, int, float | None]], tick: int = SECOND) -> pa.Table:

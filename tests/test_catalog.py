@@ -85,6 +85,36 @@ REFUSED = {
         "PERCENTILE is not linear",
         "use SUM, AVG or COUNT",
     ),
+    "values chosen by values under DRIFT": (
+        "SELECT SUM(price) AS m FROM LATEST(ticks) WHERE price > 3 WITH DRIFT 1%",
+        "it chooses keys by price > 3, which changes with the values",
+        "use EXACT",
+    ),
+    "HAVING under DRIFT": (
+        "SELECT symbol, SUM(price) AS m FROM LATEST(ticks) GROUP BY symbol HAVING SUM(price) > 3 WITH DRIFT 1%",
+        "HAVING would be decided by an answer that may have drifted",
+        "select where the answers are read",
+    ),
+    "rows under DRIFT": (
+        "SELECT symbol, price FROM LATEST(ticks) WITH DRIFT 1%",
+        "DRIFT bounds an aggregate",
+        "use EXACT",
+    ),
+    "a product of sums under DRIFT": (
+        "SELECT SUM(price) * AVG(price) AS m FROM LATEST(ticks) WITH DRIFT 1%",
+        "m is not linear in the values",
+        "select what it is made of",
+    ),
+    "an extreme of what is not kept": (
+        "SELECT max_over(STDDEV(price), '1 minute') AS m FROM LATEST(ticks) WITH EXACT",
+        "STDDEV_SAMP is not linear",
+        "take the extreme of something linear",
+    ),
+    "an extreme beside times": (
+        "SELECT MAX(ts) AS t, max_over(AVG(price), '1 minute') AS m FROM LATEST(ticks) WITH EXACT",
+        "beside an extreme over time all is computed in doubles, and ts is TIMESTAMP",
+        "make it a query of its own",
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from agreement import differences
+from slackwater.language.parse import parse
+from slackwater.language.statements import CreateQuery
 from slackwater.planners.ruling import FixedRates
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.settings import Settings
 from slackwater.runtime.testing import (
     Killed,
@@ -106,17 +110,61 @@ def holdings(tmp_path_factory) -> str:
     return TABLE.format(path=path)
 
 
+FEW = "".join(re.findall(r"CREATE QUERY (?:plain|moving|moved).*?;", QUERIES, flags=re.S))
+
+
 @pytest.mark.parametrize(
-    ("seed", "size", "disorder", "clauses"),
-    [(1, 40, 1.5, " TICK 500 MILLISECONDS"), (2, 13, 6.0, "")],
+    ("seed", "size", "disorder", "clauses", "queries"),
+    [(2, 20, 6.0, "", QUERIES), (1, 40, 1.5, " TICK 500 MILLISECONDS", FEW)],
+    ids=["all", "ticks"],
 )
-def test_every_tick_is_what_the_reference_says(spark, holdings, seed, size, disorder, clauses):
-    sql = STREAM.format(clauses=clauses) + holdings + QUERIES
+def test_every_tick_is_what_the_reference_says(spark, holdings, seed, size, disorder, clauses, queries):
+    sql = STREAM.format(clauses=clauses) + holdings + queries
     batches = cut(rows_of(seed, disorder=disorder), size)
     expected = evaluate(sql, {"load": batches}, {"holdings": HOLDINGS})
     found = run_scripted(spark, sql, {"load": tables(batches)})
     assert differences(found, expected) == ""
-    assert {a.query for a in found} == {q.name for q in scripted_queries(sql)}
+    assert {a.query for a in found} == {s.name for s in parse(sql) if isinstance(s, CreateQuery)}
+
+
+def test_a_silent_stream_is_answered_by_the_clock(spark):
+    clock = [0.0]
+    clocks = Clocks(seconds=lambda: clock[0], now=lambda: EPOCH + timedelta(seconds=clock[0]))
+    sql = (
+        STREAM.format(clauses=" IDLE 5 SECONDS")
+        + """
+      CREATE QUERY slow AS SELECT AVG(x) AS a FROM LATEST(load) WITH DRIFT 5 BELIEF 90%;
+      CREATE QUERY now AS SELECT COUNT(*) AS c FROM LATEST(load);"""
+    )
+    rows = [
+        {
+            "ts": EPOCH + timedelta(seconds=t),
+            "host": f"h{k}",
+            "x": 50.0 + t + k + (7 * t + 13 * k) % 5,
+            "n": 1,
+            "big": 1,
+        }
+        for t in range(12)
+        for k in range(3)
+    ]
+    session = scripted_session(spark, sql, {"load": tables([rows])}, clocks=clocks, ends=False)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    session.engine.batch("load", session.engine.executor.session.range(0), 0)
+    before = max(a.at for a in sink.answers)
+    assert not session.engine.tick("load"), "a moment of silence is none"
+    for seconds in (8, 20, 40):
+        clock[0] = float(seconds)
+        assert session.engine.tick("load")
+    session.stop()
+    late = [a for a in sink.answers if a.at > before]
+    assert [a.at for a in late if a.query == "now"] == [EPOCH + timedelta(seconds=t) for t in (9, 10, 11)], (
+        "ticks that waited for LATENESS"
+    )
+    modelled = [a for a in late if a.how == "modelled"]
+    assert len(modelled) >= 4
+    assert modelled[-1].at <= EPOCH + timedelta(seconds=11 + 40)
+    assert modelled[-1].high - modelled[-1].low > modelled[0].high - modelled[0].low
 
 
 MIXED = """
@@ -244,10 +292,3 @@ def test_a_matrix_in_shards_gives_the_same_answers(spark, holdings, monkeypatch)
     same = [sorted((replace(a, emitted_at=EPOCH) for a in found), key=repr) for found in (whole, shards)]
     assert same[0] == same[1]
     assert {a.query for a in whole} == {"worth", "slow"}
-
-
-def scripted_queries(sql: str) -> list[Any]:
-    from slackwater.language.parse import parse
-    from slackwater.language.statements import CreateQuery
-
-    return [s for s in parse(sql) if isinstance(s, CreateQuery)]

@@ -304,3 +304,116 @@ def test_a_product_once_a_tick_is_not_deferred_and_a_scan_of_a_window_is():
     assert items_for_every(queries, 1.0, Rules()) == ("q/a",)
     dear = Rules(costs=UnitCosts(entry=1e-6))
     assert items_for_every(queries, 1.0, dear) == (), "where entries cost much, only what is due is evaluated"
+
+
+def prepared(sql: str, clauses: str = "", weights=None):
+    values, ask = values_of(STREAM.format(clauses=clauses) + sql), DirectAsking(weights)
+    values.prepare(ask)
+    return values, ask
+
+
+@pytest.mark.parametrize(("clauses", "apart"), [(" INTERRUPTED AFTER 30 SECONDS", 1), ("", 10)])
+def test_a_whole_stream_that_falls_silent_is_modelled_however_long_the_limit_is(clauses: str, apart: int):
+    """Ten keys in turn, each heard of every ten ticks: silence is usual up to thirty."""
+    values, ask = prepared(
+        "CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;", clauses
+    )
+    random = np.random.default_rng(2)
+    rows = [(t, k, 50 + random.normal()) for t in range(150) for k in range(10) if t % apart == k % apart]
+    run(values, ask, items(rows), 0, 150)
+    assert values.wakes(400 * SECOND)
+    found = run(values, ask, None, 150, 400)
+    assert {a.how for a in found} == {"modelled"}
+    assert 165 <= found[0].at.timestamp() <= 182
+    assert len(found) > 20
+
+
+def test_neither_silence_nor_a_look_at_every_tick_spoils_the_calibration():
+    x = walks(6, 900, seed=21)
+    query = "CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2 BELIEF 90%;"
+    values, ask = prepared(query)
+    run(values, ask, items(rows_of(x, 0, 300)), 0, 300)
+    item = values.deferred["q"].items[0]
+    learnt = float(item.calibration.factor()[0])
+    run(values, ask, None, 300, 2800)
+    assert item.calibration.factor()[0] == learnt, "what is modelled says nothing of how answers drift"
+    values, ask = prepared(query)
+    run(values, ask, items(rows_of(x, 0, 300)), 0, 300)
+    item = values.deferred["q"].items[0]
+    learnt = float(item.calibration.factor()[0])
+    run(values, ask, items(rows_of(x, 300, 900)), 300, 900, Rules(every=("q/a",)))
+    assert item.calibration.factor()[0] == learnt, "nor do those that were chosen because they have drifted"
+
+
+def test_a_count_alone_has_no_signal_and_is_answered_when_it_changes():
+    values, ask = prepared("CREATE QUERY q AS SELECT COUNT(*) AS c FROM LATEST(t) WITH DRIFT 5;")
+    found = run(values, ask, items(rows_of(np.ones((20, 3)), 0, 20)), 0, 20)
+    assert [a.value for a in found] == [3]
+    found = run(values, ask, items([(20, 7, 1.0)]), 20, 21)
+    assert [a.value for a in found] == [4]
+
+
+def test_of_a_key_that_was_hardly_heard_no_interval_is_claimed():
+    values, ask = prepared(
+        "CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 5 BELIEF 90%;",
+        " INTERRUPTED AFTER 10 SECONDS",
+    )
+    run(values, ask, items([(0, 0, 1000.0), (1, 0, 1200.0)]), 0, 2)
+    found = [a for a in run(values, ask, None, 2, 60) if a.how == "modelled"]
+    assert found
+    assert all(a.low is None and a.high is None and not a.met for a in found)
+
+
+def test_a_peak_since_a_landmark_is_not_lost_when_ticks_come_faster():
+    values, ask = prepared(
+        "CREATE QUERY q AS SELECT max_since(AVG(x), TIMESTAMP '1970-01-01') AS m FROM LATEST(t) WITH DRIFT 5 BELIEF 90%;"
+    )
+    random = np.random.default_rng(4)
+    slow = [(60 * t, k, 100 + random.normal()) for t in range(60) for k in range(3)]
+    run(values, ask, items(slow), 0, 3600)
+    fast = [
+        (3600 + t, k, (1100 if 100 <= t < 110 else 100) + random.normal())
+        for t in range(900)
+        for k in range(3)
+    ]
+    found = run(values, ask, items(fast), 3600, 4500)
+    assert found
+    seen = [a for a in found if a.value > 1000]
+    assert seen[-1].value == pytest.approx(1100, abs=5)
+    assert seen[0].at.timestamp() < 3600 + 110 + 256
+
+
+def test_one_late_row_does_not_make_an_outage_usual():
+    values, ask = prepared("CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2;")
+    x = walks(2, 60, seed=5)
+    run(values, ask, items(rows_of(x, 0, 30)), 0, 30)
+    run(values, ask, items([(t, k, 1000.0 + t) for t in range(3600, 3605) for k in (0, 1)]), 30, 3605)
+    run(values, ask, items([(3603.5, 0, 1.0), (3605, 0, 1.0), (3605, 1, 1.0), (3606, 0, 2.0)]), 3605, 3607)
+    assert values.series.limit[0] < 60 * SECOND
+
+
+def test_a_repair_that_no_tick_has_followed_yet_is_not_forgotten():
+    query = "CREATE QUERY q AS SELECT SUM(x) AS a FROM LATEST(t) WITH DRIFT 50;"
+    one, ask = prepared(query)
+    run(one, ask, items(rows_of(np.full((40, 2), 10.0), 0, 40)), 0, 40)
+    run(one, ask, items([(39.5, 0, 5000.0)]), 41, 41)
+    other = values_of(STREAM.format(clauses="") + query)
+    arrays, tables = one.to_parts()
+    other.load({n: np.array(a) for n, a in arrays.items()}, tables)
+    other.prepare(ask)
+    more = items([(42, 1, 10.0)])
+    assert run(one, ask, more, 41, 43) == run(other, ask, more, 41, 43) != []
+
+
+def test_groups_whose_weights_have_changed_since_the_state_was_kept_are_answered():
+    query = "CREATE QUERY q AS SELECT k AS g, SUM(x) AS a FROM LATEST(t) GROUP BY k WITH DRIFT 50;"
+    one, ask = prepared(query, weights=[(1, 0, 1.0), (2, 1, 1.0)])
+    run(one, ask, items(rows_of(np.full((40, 2), 10.0), 0, 40)), 0, 40)
+    arrays, tables = one.to_parts()
+    other, changed = values_of(STREAM.format(clauses="") + query), DirectAsking([(1, 0, 1.0), (2, 1, 3.0)])
+    other.load({n: np.array(a) for n, a in arrays.items()}, tables)
+    other.prepare(changed)
+    for deferred in other.deferred.values():
+        deferred.compare()
+    found = run(other, changed, items(rows_of(np.full((41, 2), 10.0), 40, 41)), 40, 41)
+    assert [(a.group["g"], a.value) for a in found] == [(2, 30.0)]

@@ -19,7 +19,12 @@ from slackwater.experiments.deferral_extremes import simulate_maxima
 from slackwater.experiments.deferral_simulation import OURS, PAPER, Moving, Outcome, Results, simulate
 
 BELIEFS = (0.95, 0.9, 0.85)
-SCHEMES = {"ours": OURS, "paper": PAPER, "uncalibrated": replace(OURS, calibration=False)}
+SCHEMES = {
+    "ours": OURS,
+    "paper": PAPER,
+    "uncalibrated": replace(OURS, calibration=False),
+    "independent": replace(OURS, calibration=False, covariance=False),
+}
 SEED = 7
 KINDS: dict[str, Callable[..., Outcome]] = {"avg": simulate, "max": simulate_maxima}
 

@@ -143,17 +143,12 @@ def _ours(
     tick: int,
     after: int,
 ) -> tuple[float, float]:
-    """The same, with what the others did meanwhile."""
-    then, now = series.values[tick], series.values[tick + after]
-    lasting = np.full(len(then), float(after))
-    went_on = then + pretended.drifted(known.drift[tick], lasting, series.tick_s)
+    """The same, as the runtime does it: what has held of drifts and silences, keys that move together."""
+    lasting = np.full(series.values.shape[1], float(after))
+    went_on = series.values[tick] + pretended.drifted(known.drift[tick], lasting, series.tick_s)
     sigma = pretended.sigma(known.variance[tick], lasting) * np.sqrt(after * series.tick_s)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moves = np.where(sigma > 0, (now - went_on) / sigma, np.nan)
-    moves[lost] = np.nan
-    expected, loadings, own = factors.silent(moves)
-    share = np.zeros(len(then))
+    loadings, own = factors.correlations()
+    share = np.zeros(len(went_on))
     share[lost] = query[lost] * sigma[lost]
     variance = np.square(share @ loadings).sum() + np.square(share) @ own
-    answer = query[lost] @ went_on[lost] + share @ expected
-    return float(answer), float(-ndtri((1 - BELIEF) / 2) * np.sqrt(variance))
+    return float(query[lost] @ went_on[lost]), float(-ndtri((1 - BELIEF) / 2) * np.sqrt(variance))

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from slackwater.language.contracts import Contract, Precision, Standing
+from slackwater.errors import Position
+from slackwater.language.contracts import Contract, Drift, Precision, Standing
 from slackwater.language.parse import parse
 from slackwater.language.statements import (
     AlterQuery,
@@ -23,6 +24,7 @@ from slackwater.language.statements import (
     Source,
 )
 from slackwater.plan.analyse import Known, analyse
+from slackwater.plan.doubles import inexact_in_doubles
 from slackwater.plan.functions import Functions
 from slackwater.plan.honour import Refused, honour, settle
 from slackwater.plan.model import Step
@@ -136,7 +138,22 @@ class Catalog:
             raise statement.source.error(
                 f"query {step.name} cannot honour {word}: {refused}", at=at, hint=refused.instead
             ) from None
+        self._check_extremes(step, settled, statement, at)
         return replace(self, contracts={**self.contracts, name.lower(): settled})
+
+    def _check_extremes(
+        self, step: Step, contract: Contract, statement: CreateQuery | AlterQuery, at: Position | None
+    ) -> None:
+        """Raise where an extreme over time would make other items of a query inexact."""
+        if not step.moves or isinstance(contract, Drift):
+            return
+        inexact = inexact_in_doubles(step, self.streams[step.stream.lower()], self.tables)
+        if inexact is not None:
+            raise statement.source.error(
+                f"query {step.name}: beside an extreme over time all is computed in doubles, and {inexact}",
+                at=at,
+                hint="write CAST(… AS DOUBLE) inside the aggregate, or make it a query of its own",
+            )
 
     def _alter(self, statement: AlterQuery) -> Catalog:
         name = statement.name.lower()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
 from slackwater.language.contracts import Drift
 from slackwater.language.statements import CreateStream
 from slackwater.plan.catalog import Catalog
+from slackwater.plan.doubles import inexact_in_doubles
 from slackwater.plan.linear import Linear, NotLinear, linear_form
 from slackwater.plan.model import Step
 
 TICK = 1_000_000
 """Microseconds between two ticks where a stream does not say."""
-_COLUMN = re.compile(r"(\w+)\.`((?:[^`]|``)+)`")
-_PLAIN_NUMBERS = ("INT", "INTEGER", "SMALLINT", "SHORT", "TINYINT", "BYTE", "DOUBLE", "FLOAT", "REAL")
-_WIDE_NUMBERS = ("BIGINT", "LONG", "DECIMAL", "DEC", "NUMERIC")
 
 
 @dataclass(frozen=True)
@@ -75,29 +72,4 @@ def _linear(step: Step, stream: CreateStream, catalog: Catalog) -> Linear | None
         return None
     if isinstance(step.contract, Drift) or step.moves:
         return form
-    return form if _exact_in_doubles(step, stream, catalog) else None
-
-
-def _exact_in_doubles(step: Step, stream: CreateStream, catalog: Catalog) -> bool:
-    """Whether all numbers that are aggregated, and what becomes of them, are what doubles hold exactly.
-
-    Large whole numbers and decimals are not, nor are texts and times: of these Spark makes the answers.
-    """
-    types = {("s", c.name): c.type for c in stream.columns}
-    for lookup in step.path.lookups:
-        table = catalog.tables[lookup.table.lower()]
-        types |= {(lookup.alias, c.name): c.type for c in table.columns}
-    for call in step.calls:
-        if call.function == "count":
-            continue
-        for argument in call.arguments:
-            for alias, name in _COLUMN.findall(argument):
-                kind = types.get((alias, name.replace("``", "`")), "DOUBLE").upper()
-                if kind.split("(")[0].strip() not in _PLAIN_NUMBERS:
-                    return False
-            # 1.5 is a decimal in Spark, and so is what is made of it
-            if re.search(r"\d\.\d|\.\d|\d\.(?!\w)", _COLUMN.sub("", argument)) and "DOUBLE" not in {
-                types.get((a, n), "").upper() for a, n in _COLUMN.findall(argument)
-            }:
-                return False
-    return True
+    return form if inexact_in_doubles(step, stream, catalog.tables) is None else None

@@ -23,6 +23,7 @@ from slackwater.planners.ruling import Ruler
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.current.keeper import Keeping
+from slackwater.runtime.current.pulse import Pace
 from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
@@ -180,9 +181,7 @@ class Session(Declarations):
                 [*sinks, self._iterator],
                 clocks=self.clocks,
                 driver_rows=self.settings.driver_rows,
-                keeping=Keeping(
-                    entries_at_most=self.settings.driver_entries, manner=Manner.of(self.settings.deferral)
-                ),
+                keeping=self._keeping(),
                 salt=self.settings.salt,
                 ruler=self.ruler or self._governor(),
                 recorder=self._recorder(record, journal.root, fresh),
@@ -209,6 +208,13 @@ class Session(Declarations):
         if folder is None:
             return None
         return Recorder(Path(folder).resolve(), state, self.settings, fresh=fresh)
+
+    def _keeping(self) -> Keeping:
+        settings = self.settings
+        pace = Pace(
+            settings.deferral_items, settings.deferral_estimate_ticks, settings.deferral_resting_ticks
+        )
+        return Keeping(pace, settings.driver_entries, Manner.of(settings.deferral))
 
     def _batch_seconds(self) -> float:
         """What a batch may take, beside what Spark itself does for it."""

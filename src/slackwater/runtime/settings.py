@@ -39,6 +39,13 @@ class Settings:
     deferral: str = "all"
     """How DRIFT puts evaluations off: all, paper, or names of extensions with commas (`Manner`)."""
 
+    deferral_items: int = 40
+    """Latest items of each key that its drift and diffusion are learnt from (the paper's k)."""
+    deferral_estimate_ticks: int = 10
+    """Ticks after which they are estimated again at the latest (t_max)."""
+    deferral_resting_ticks: int = 5
+    """Ticks between two answers that rest on interrupted keys (T)."""
+
     def __post_init__(self) -> None:
         if self.shedding not in SHEDDING:
             raise PlanError(f"setting shedding: expected {', '.join(SHEDDING)}, got {self.shedding!r}")

@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 RANK = 3
 MEMORY = 3000.0
 """Ticks after which what was seen counts a third."""
-YOUNG = 30.0
-"""Ticks after which loadings count half of what they say."""
+YOUNG = 5.0
+"""Ticks after which loadings count half of what they say; young ones say too much, which is safe."""
 FIRST_LOADING = 0.5
 OWN_LEAST = 1e-3
 """Of the variance of a series, the share that is its own whatever the factors explain."""

@@ -99,6 +99,15 @@ class Series:
         found: Bools = self.known & (now - self.time > limit)
         return found
 
+    def next_overdue(self, declared: int | None = None) -> int:
+        """The first time at which a key that is not silent yet would be, or one is already."""
+        limit = self.limit if declared is None else np.int64(declared)
+        known = self.known
+        if not known.any():
+            return int(NEVER)
+        usual = np.broadcast_to(np.minimum(limit, NEVER // 2), self.time.shape)
+        return int((self.time + usual)[known].min()) + 1
+
     def repair(self, key: int, times: Ints, values: Floats, there: Bools) -> None:
         """Put items of one key where they belong in time; of the same time the one that came last counts.
 
@@ -113,17 +122,21 @@ class Series:
             return
         held = self._in_order(np.array([key]))[0]
         old_times, old_values = self.item_time[key][held], self.item_value[:, key][:, held]
-        # what was taken for an interruption is none any more: its items have come
+        broken = np.concatenate([self.item_broken[key][held], np.zeros(len(times), bool)])
         all_times = np.concatenate([old_times, times])
         all_values = np.concatenate([old_values, values], axis=1)
         order = np.argsort(all_times, kind="stable")
-        all_times, all_values = all_times[order], all_values[:, order]
+        all_times, all_values, broken = all_times[order], all_values[:, order], broken[order]
         last = np.append(all_times[1:] != all_times[:-1], True)
         all_times, all_values = all_times[last][-self.kept :], all_values[:, last][:, -self.kept :]
+        # where the items of an interruption have come it is none any more
+        gaps = np.diff(all_times, prepend=all_times[0])
+        broken = broken[last][-self.kept :] & (gaps > self.limit[key])
         count = len(all_times)
         self.item_time[key, :count] = all_times
         self.item_value[:, key, :count] = all_values
         self.item_broken[key] = False
+        self.item_broken[key, :count] = broken
         self.items[key] = count
         self.due[key] = LONG_BEFORE
 

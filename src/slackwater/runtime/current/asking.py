@@ -53,7 +53,11 @@ class Asking:
         table = pa.table({**columns, "__key": pa.array(np.arange(first, keys.size))})
         view = f"{safe_name(self.plan.stream.name)}__keys"
         self._view(table, view)
-        return self.executor.collect(self.session, entries_sql(step, view))
+        found = self.executor.collect(self.session, entries_sql(step, view))
+        # groups are placed in the order in which they come, and a restart must place them alike
+        by = ["key", *(f"g{i}" for i in range(len(step.step.keys)))]
+        by = [name for name in by if not pa.types.is_nested(found[name].type)]
+        return found.take(pc.sort_indices(found, [(name, "ascending") for name in by]))
 
     def placed(self, matrix: Matrix) -> Matrix:
         """A matrix where it can be evaluated: on the driver, or in shards that Spark's tasks work on."""

@@ -32,6 +32,8 @@ class DeferredQuery:
         assert contract is not None
         self.contract = contract
         self.types: list[pa.DataType] = []
+        self.weighed: Ints = np.empty(0, np.int64)
+        """By group: what its keys and weights were when the state was kept."""
         self.named: dict[str, pa.Array] = {}
         """By name: items that are of the groups alone."""
         self.items = [
@@ -40,6 +42,13 @@ class DeferredQuery:
             if o.aggregated
         ]
         self._held: list[tuple[DeferredItem, int, Ints, Evaluated, Bools]] = []
+
+    def compare(self) -> None:
+        """Wake groups whose keys or weights are others than when the state was kept: a table has changed."""
+        now = self.matrix.digest()
+        before = np.zeros(len(now), np.int64)
+        before[: len(self.weighed)] = self.weighed[: len(now)]
+        self.wake(now != before)
 
     def wake(self, rows: Bools) -> None:
         """Have rows evaluated at the next tick: something has changed that is no drift."""
@@ -54,17 +63,22 @@ class DeferredQuery:
             ticks = 1 + int((tick.history.times >= tick.now - (item.move.size or 0)).sum())
         return units.evaluation((self.matrix.lengths()[rows] * ticks).astype(np.float64))
 
-    def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints) -> None:
-        """Evaluate some groups of an item at a tick; each is then due at a time of its own."""
+    def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints, *, learns: bool = True) -> None:
+        """Evaluate some groups of an item at a tick; each is then due at a time of its own.
+
+        Nothing is ``learnt`` of belief where they were chosen because they have drifted.
+        """
         since = int(item.at[rows].min())
         factor = self._factor(item, rows, tick)
         found, present = evaluated(
             self.matrix, item.aggregate, item.move, self.contract, tick, rows, item.value[rows], factor, since
         )
         item.evaluated += len(rows)
-        if tick.manner.calibration and item.move is None:
-            bound = bound_of(self.contract, item.value[rows])
-            item.learn(rows, found.value, bound, tick, extrapolated=self.contract.extrapolate)
+        if learns and tick.manner.calibration and item.move is None:
+            seen = ~found.modelled
+            bound = bound_of(self.contract, item.value[rows])[seen]
+            moving = self.contract.extrapolate
+            item.learn(rows[seen], found.value[seen], bound, tick, extrapolated=moving)
         # that there is no value is said once
         known = ~np.isnan(found.value) | ~np.isnan(item.value[rows]) | (item.at[rows] == LONG_BEFORE)
         there = present & known
@@ -72,7 +86,7 @@ class DeferredQuery:
         self._held.append((item, tick.now, rows[there], _only(found, there), on_time[there]))
         item.value[rows], item.drift[rows], item.variance[rows] = found.value, found.drift, found.variance
         item.at[rows[present]] = tick.now
-        item.late[rows] = False
+        item.late[rows], item.modelled[rows] = False, found.modelled
         item.plan(rows, found, tick)
         # of a group that no key is there for nothing can be said until one comes, which wakes it
         item.due[rows[~present]] = NEVER
@@ -82,10 +96,9 @@ class DeferredQuery:
         if not tick.manner.replanned or item.move is not None:
             return
         part = np.arange(tick.number % REPLANNED, len(item.due), REPLANNED)
-        rows = part[
-            (item.due[part] > tick.now + tick.gap) & (item.due[part] < NEVER) & (item.at[part] < tick.now)
-        ]
-        if not len(rows) or tick.silent.any():
+        waits = (item.due[part] > tick.now + tick.gap) & (item.due[part] < NEVER)
+        rows = part[waits & (item.at[part] < tick.now) & ~item.modelled[part]]
+        if not len(rows):
             return
         bound = bound_of(self.contract, item.value[rows])
         factor = self._factor(item, rows, tick)
@@ -141,8 +154,8 @@ class DeferredQuery:
             at=at,
             keys=self._keys(rows),
             value=typed(value, there, self._type(item)),
-            low=pa.array(value - width, mask=~there),
-            high=pa.array(value + width, mask=~there),
+            low=pa.array(value - width, mask=~(there & np.isfinite(width))),
+            high=pa.array(value + width, mask=~(there & np.isfinite(width))),
             confidence=self.contract.belief,
             how=how,
             rows=column("counted").astype(np.int64),
@@ -186,7 +199,8 @@ class DeferredQuery:
         return sum(len(rows) for _, _, rows, _, _ in self._held)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {f"{i}.{n}": a for i, item in enumerate(self.items) for n, a in item.to_arrays().items()}
+        kept = {f"{i}.{n}": a for i, item in enumerate(self.items) for n, a in item.to_arrays().items()}
+        return kept | {"weighed": self.matrix.digest()}
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
         for index, item in enumerate(self.items):
@@ -194,6 +208,8 @@ class DeferredQuery:
             own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
             if own:
                 item.load(own)
+        if "weighed" in arrays:
+            self.weighed = np.array(arrays["weighed"], np.int64)
 
 
 def _only(found: Evaluated, rows: Bools) -> Evaluated:

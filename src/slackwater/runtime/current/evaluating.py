@@ -16,10 +16,11 @@ from slackwater.planners.next_evaluation import next_crossing, next_evaluation, 
 from slackwater.runtime.current.history import History
 from slackwater.runtime.current.linear import Aggregate, Motions, motion, spread
 from slackwater.runtime.current.matrix import Matrix, Values
-from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import Bools, Ints
 
+UNPLANNED_TICKS = 128
+"""The longest that an extreme is put off."""
 CELLS_AT_A_TIME = 4_000_000
 """Rows times ticks of a window that are worked on at once."""
 
@@ -48,6 +49,8 @@ class Tick:
     manner: Manner = field(default_factory=Manner)
     number: int = 0
     """How many ticks there have been."""
+    span: float = 1.0
+    """Seconds from which drifts are known."""
 
 
 @runtime_checkable
@@ -115,7 +118,7 @@ def evaluate(
     ``factor`` what variances are multiplied by, as evaluations have shown.
     """
     weights = aggregate.weights(matrix, tick.values)
-    drift, variance = motion(weights, tick.series)
+    drift, variance = motion(weights, tick.series, matrix.size)
     latest = aggregate.value(matrix, tick.values)
     value, edge = latest, np.full(matrix.size, np.inf)
     if move is not None:
@@ -124,22 +127,28 @@ def evaluate(
     scaled = (drift * np.sqrt(factor), variance * factor)
     manner = tick.manner
     if move is None:
-        wait, longest = waits(contract, manner, bound, *scaled)
+        wait, longest = waits(contract, tick, bound, *scaled)
     else:
         sign = 1.0 if move.extreme == "max" else -1.0
         mode: Literal["reflection", "marginal"] = "reflection" if manner.reflection else "marginal"
         room = sign * (value - latest) + bound
         wait = next_crossing(room, sign * scaled[0], scaled[1], contract.belief, mode=mode)
         longest = wait
-    limit = tick.longest
-    if move is not None and move.size is None:
-        # the ticks since the last evaluation must still be there at the next
-        limit = min(limit, tick.gap * (LANDMARK_TICKS // 2))
-    scanned = np.minimum(edge, limit / 1e6)
+    # what is not planned again waits for less long
+    limit = tick.longest if move is None else min(tick.longest, UNPLANNED_TICKS * tick.gap)
+    # groups that begin together do not all end together
+    spreading = 0.75 + 0.5 * np.modf(np.arange(matrix.size) * 0.6180339887498949)[0]
+    scanned = np.minimum(edge, limit / 1e6 * spreading)
     modelled = matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(matrix.size, bool)
     width = bound
     if modelled.any():
-        doubt = sum(spread(m, tick.spread[i], tick.series, i) for i, m in enumerate(weights))
+        doubt = np.zeros(matrix.size)
+        for signal, of in enumerate(weights):
+            doubt += spread(of, np.nan_to_num(tick.spread[signal]), tick.series, signal)
+            unknown = np.isnan(tick.spread[signal]) & tick.silent
+            if unknown.any():
+                # of a key that was hardly heard nobody knows how far it is
+                doubt[np.asarray(abs(of) @ unknown.astype(np.float64)) > 0] = np.inf
         width = np.where(modelled, ndtri((1 + contract.belief) / 2) * np.sqrt(doubt), bound)
         scanned = np.where(modelled, np.minimum(tick.resting / 1e6, scanned), scanned)
     scanned = np.where(np.isnan(value), 0.0, scanned)
@@ -148,12 +157,17 @@ def evaluate(
 
 
 def waits(
-    contract: Drift, manner: Manner, bound: Floats, drift: Floats, variance: Floats
+    contract: Drift, tick: Tick, bound: Floats, drift: Floats, variance: Floats
 ) -> tuple[Floats, Floats]:
     """How long an answer may stand at its belief, and at the least belief of a single interval."""
-    # what the reader extrapolates has no drift left (equation 8)
-    left = np.zeros(drift.shape) if contract.extrapolate else drift
+    manner, left = tick.manner, drift
     mode: Literal["end", "average"] = "average" if manner.average else "end"
+    if contract.extrapolate:
+        # what the reader extrapolates has no drift left (equation 8), but that of a slope which is itself
+        # known from so many seconds only
+        left = np.zeros(drift.shape)
+        first = next_evaluation(bound, left, variance, contract.belief, mode=mode)
+        variance = variance * (1 + np.minimum(first / tick.span, 10.0))
     wait = next_evaluation(bound, left, variance, contract.belief, mode=mode)
     if not manner.budget:
         return wait, wait
@@ -199,8 +213,8 @@ def plan(
     aggregate: Aggregate, contract: Drift, matrix: Matrix, tick: Tick, bound: Floats, factor: Floats
 ) -> tuple[Floats, Floats]:
     """The same for all rows of a matrix."""
-    drift, variance = motion(aggregate.weights(matrix, tick.values), tick.series)
-    return waits(contract, tick.manner, bound, drift * np.sqrt(factor), variance * factor)
+    drift, variance = motion(aggregate.weights(matrix, tick.values), tick.series, matrix.size)
+    return waits(contract, tick, bound, drift * np.sqrt(factor), variance * factor)
 
 
 def bound_of(contract: Drift, value: Floats) -> Floats:

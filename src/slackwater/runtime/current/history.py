@@ -48,6 +48,13 @@ class History:
         self.there[place] = series.there
         self.count += 1
 
+    def _reach(self) -> int:
+        """The first tick that is sure to be kept: how far the past reaches must not depend on memory."""
+        if not self.count:
+            return 0
+        spanned = int(np.searchsorted(self.times, self.times[-1] - self.span))
+        return max(0, min(spanned, self.count - self.ticks_at_least))
+
     def _make_room(self, now: int, keys: int) -> None:
         if self.count == len(self.time):
             first = np.searchsorted(self.times, now - self.span)
@@ -86,9 +93,9 @@ class History:
         if not self.count or key >= self.item.shape[1]:
             return False
         changed = False
-        ticks = self.times
+        ticks, reach = self.times, self._reach()
         for index in np.argsort(times, kind="stable"):
-            first = int(np.searchsorted(ticks, times[index]))
+            first = max(reach, int(np.searchsorted(ticks, times[index])))
             old = self.item[first : self.count, key] <= times[index]
             if old.any():
                 place = np.flatnonzero(old) + first
@@ -100,7 +107,7 @@ class History:
 
     def window(self, low: int, high: int) -> tuple[Ints, Values]:
         """The ticks from low to high, both included, and what the keys said: by signal, key and tick."""
-        first = int(np.searchsorted(self.times, low))
+        first = max(self._reach(), int(np.searchsorted(self.times, low)))
         stop = int(np.searchsorted(self.times, high, side="right"))
         known = self.item[first:stop].T > LONG_BEFORE
         value = np.moveaxis(self.value[first:stop], 0, -1)

@@ -37,6 +37,8 @@ class DeferredItem:
         self.variance: Floats = np.empty(0)
         self.late: Bools = np.empty(0, bool)
         """Whether an evaluation was due and could not be had."""
+        self.modelled: Bools = np.empty(0, bool)
+        """Whether the cached answer rests on keys that were silent."""
         self.clock = Clock.fresh(0)
         self.budget = Budget.fresh(0)
         self.calibration = Calibration.fresh(0)
@@ -64,12 +66,9 @@ class DeferredItem:
         moved = value - self.value[rows]
         if extrapolated:
             moved = moved - self.drift[rows] * after
-        known = (
-            np.isfinite(moved)
-            & np.isfinite(self.variance[rows])
-            & (after > 0)
-            & (self.at[rows] > LONG_BEFORE)
-        )
+        # what was modelled says nothing of how answers drift
+        known = np.isfinite(moved) & np.isfinite(self.variance[rows]) & ~self.modelled[rows]
+        known &= (after > 0) & (self.at[rows] > LONG_BEFORE)
         rows, moved, after, bound = rows[known], moved[known], after[known], bound[known]
         if not len(rows):
             return
@@ -101,6 +100,10 @@ class DeferredItem:
         # over a day, or, where ticks are days apart, a year
         self.budget.horizon_s = max(HORIZON_S, YEARLY * tick.gap / 1e6)
         chosen = self.budget.stretched(rows, wait, longest)
+        if tick.manner.calibration:
+            # nothing has shown yet whether a young query is right
+            seen = np.minimum(self.calibration.seen[rows] / TRIED, 1.0)
+            chosen = chosen * (CAREFUL + (1 - CAREFUL) * seen)
         seen = np.minimum(np.minimum(chosen, scanned), REPLANNED * tick.gap / 1e6)
         self.budget.note(rows, wait, seen)
         return chosen
@@ -140,7 +143,10 @@ _FILLS = {
     "drift": 0.0,
     "variance": np.nan,
     "late": False,
+    "modelled": False,
 }
+TRIED, CAREFUL = 20.0, 0.4
+"""Until so many evaluations have shown what is right, intervals are shorter, at first by this factor."""
 YEARLY = 365
 """Ticks over which misses are spent where that is longer than a day."""
 REPLANNED = 10

@@ -28,6 +28,7 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.deferring import Rules
 from slackwater.planners.manner import Manner
 from slackwater.runtime.current.asking import Asking
+from slackwater.runtime.current.pulse import Pace
 from slackwater.runtime.current.scheduling import items_for_every
 from slackwater.runtime.current.took import Took
 from slackwater.runtime.current.values import CurrentValues, Turned
@@ -45,8 +46,7 @@ NOTE = b"slackwater"
 class Keeping:
     """How current values are kept and evaluated."""
 
-    items: int = 40
-    """Latest ones of each key, from which its drift and diffusion are learnt."""
+    pace: Pace = field(default_factory=Pace)
     entries_at_most: int = 50_000_000
     """Of a query's matrix on the driver."""
     manner: Manner = field(default_factory=Manner)
@@ -78,6 +78,9 @@ class Keeper:
     def rules(self, seconds: float | None) -> dict[str, Any]:
         """How the next batch is to be evaluated that may take so many seconds; None: as long as it takes."""
         values = self._values
+        if values is None and self._files:
+            # a run that goes on: as the last turn was, until it is known better
+            return self._last_rules()
         if values is None or not values.deferred:
             return {}
         costs = self._took.costs
@@ -142,7 +145,7 @@ class Keeper:
         if self._values is None and self._files:
             self._load(ask)
         if self._values is None:
-            self._values = CurrentValues(plan, self._keeping.items, self._keeping.manner, self._clock)
+            self._values = CurrentValues(plan, self._keeping.pace, self._keeping.manner, self._clock)
             self._values.prepare(ask)
             return True
         if self._values.plan != plan:
@@ -154,13 +157,16 @@ class Keeper:
         first, *turns = self._files
         arrays, tables = _read_parts(self._journal.root / first.path)
         version = int(arrays.pop("version"))
+        arrays.pop("rules")
         plan = current_plan(self._plan_of(version).catalog, self._stream)
         assert plan is not None
-        values = CurrentValues(plan, self._keeping.items, self._keeping.manner, self._clock)
+        values = CurrentValues(plan, self._keeping.pace, self._keeping.manner, self._clock)
         values.load(arrays, tables)
         catalog = self._plan_of(version).catalog
         asked = self._ask(plan, catalog, ask.executor, ask.session, ask.emitted_at)
         values.prepare(asked)
+        for query in values.deferred.values():
+            query.compare()
         for file in turns:
             kept = pq.read_table(self._journal.root / file.path)
             note = json.loads(kept.schema.metadata[NOTE])
@@ -183,10 +189,20 @@ class Keeper:
         pq.write_table(table, temporary)
         self._list(temporary, path, table.num_rows)
 
+    def _last_rules(self) -> dict[str, Any]:
+        path = self._journal.root / self._files[-1].path
+        if path.suffix == ".npz":
+            with np.load(path) as kept:
+                found: dict[str, Any] = json.loads(str(kept["rules"]))
+        else:
+            found = json.loads(pq.read_schema(path).metadata[NOTE])["rules"]
+        self._rules = Rules.from_json(found)
+        return found
+
     def _write_snapshot(self, step: int, version: int) -> None:
         assert self._values is not None
         arrays, tables = self._values.to_parts()
-        arrays["version"] = np.array(version)
+        arrays["version"], arrays["rules"] = np.array(version), np.array(json.dumps(self._rules.to_json()))
         self._doomed += [self._journal.root / f.path for f in self._files]
         self._files.clear()
         path = self._path(f"{step:012d}.npz")

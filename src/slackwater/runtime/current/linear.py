@@ -68,12 +68,12 @@ class Motions:
     """By signal and key: the share of its variance that is its own."""
 
 
-def motion(weights: list[csr_array], motions: Motions) -> tuple[Floats, Floats]:
+def motion(weights: list[csr_array], motions: Motions, rows: int) -> tuple[Floats, Floats]:
     """Drift and variance per second of each row, from those of its keys (equation 6).
 
     NaN variance where nothing is known yet of one of its keys.
     """
-    drift = np.zeros(weights[0].shape[0]) if weights else np.zeros(0)
+    drift = np.zeros(rows)
     variance = np.zeros(drift.shape)
     for signal, matrix in enumerate(weights):
         drift += matrix @ motions.drift[signal]

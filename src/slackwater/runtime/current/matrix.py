@@ -122,6 +122,17 @@ class Matrix:
         """For each entry 1 where its key counts in a call, else 0."""
         return self._there(self.form.calls[index], values)[self._key].astype(np.float64)
 
+    def digest(self) -> Ints:
+        """A number for each row that is another one if its keys or weights are."""
+        mixed = (self._key + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        for name in sorted(self._data):
+            bits = np.ascontiguousarray(self._data[name] + 0.0).view(np.uint64)
+            mixed = (mixed ^ bits) * np.uint64(0xC2B2AE3D27D4EB4F)
+            mixed ^= mixed >> np.uint64(29)
+        total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+        found: Ints = (total[self._start[1:]] - total[self._start[:-1]]).view(np.int64)
+        return found
+
     def lengths(self) -> Ints:
         """How many entries each row has."""
         return np.diff(self._start)

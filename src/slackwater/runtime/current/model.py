@@ -79,10 +79,10 @@ class Model:
     def spread(self, series: Series, silent: Bools, now: int, ahead: float, gap: float) -> Floats:
         """The standard deviation of each key up to some seconds ahead; silent ones since they were heard."""
         seconds = np.where(silent, (now - series.time) / 1e6, 0.0) + ahead
-        sigma = np.sqrt(np.nan_to_num(series.variance))
+        sigma = np.sqrt(series.variance)
         if self.silences:
             ticks = seconds / gap
-            learnt = [s.sigma(np.nan_to_num(series.variance[i]), ticks) for i, s in enumerate(self.silences)]
+            learnt = [s.sigma(series.variance[i], ticks) for i, s in enumerate(self.silences)]
             sigma = np.where(silent, np.stack(learnt), sigma)
         return np.asarray(sigma * np.sqrt(seconds))
 
@@ -105,9 +105,16 @@ class Model:
         return found
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        self._keys = int(arrays["keys"])
-        self.factors = [Factors.from_arrays(a) for a in _parts("factors", arrays)]
-        self.silences = [Interruptions.from_arrays(a) for a in _parts("silences", arrays)]
+        keys = int(arrays["keys"])
+        # what is switched off now was perhaps not then, and the other way round
+        if self._manner.covariance:
+            self.factors = [Factors.from_arrays(a) for a in _parts("factors", arrays)]
+        if self._manner.calibration:
+            self.silences = [Interruptions.from_arrays(a) for a in _parts("silences", arrays)]
+        complete = (bool(self.factors) or not self._manner.covariance) and (
+            bool(self.silences) or not self._manner.calibration
+        )
+        self._keys = keys if complete else 0
 
 
 def _parts(name: str, arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[dict[str, Floats]]:

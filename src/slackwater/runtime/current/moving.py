@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from slackwater.errors import RunError
 from slackwater.plan.model import Move
+from slackwater.runtime.current.history import BYTES_AT_MOST
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import Ints
 
@@ -70,6 +72,11 @@ class Moving:
                 self.before = self._best(self.before, self._best.reduce(gone, axis=0, initial=np.nan))
             held = self.count - first
             capacity = max(16, 2 * (held + 1))
+            if 8 * capacity * groups > BYTES_AT_MOST:
+                raise RunError(
+                    f"{self.move} over {groups:,} groups needs {8e-9 * capacity * groups:.1f} GB; take it "
+                    "over a shorter time, declare a longer TICK, or use DRIFT, which keeps only keys' values"
+                )
             time, said = np.zeros(capacity, np.int64), np.full((capacity, self.said.shape[1]), np.nan)
             time[:held], said[:held] = self.time[first : self.count], self.said[first : self.count]
             self.time, self.said, self.count = time, said, held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +19,27 @@ from slackwater.statistics.series import LONG_BEFORE, Bools, Ints, Series
 
 GAPS = 9
 """Ticks whose distance tells how far the next one is."""
-RESTING_TICKS = 5
-"""While a key is interrupted its queries are evaluated every so many ticks."""
-LONGEST_TICKS = 128
+LONGEST_TICKS = 1000
 """No evaluation is put off for longer: how a stream moves may have changed."""
-ESTIMATED_TICKS = 16
-"""Drift and diffusion are estimated anew after so many ticks at the latest."""
 SILENT_TICKS_AT_MOST = 512
 """Evaluations of one turn while nothing comes."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much is kept of keys, and how often it is looked at: the paper's k, t_max and T, in ticks."""
+
+    items: int = 40
+    estimate_ticks: int = 10
+    resting_ticks: int = 5
 
 
 class Pulse:
     """What the ticks of a stream have been like."""
 
-    def __init__(self, plan: CurrentPlan, manner: Manner) -> None:
+    def __init__(self, plan: CurrentPlan, manner: Manner, pace: Pace) -> None:
         self._plan = plan
+        self._pace = pace
         self.manner = manner
         self.last: int | None = None
         """The last tick."""
@@ -49,7 +56,7 @@ class Pulse:
 
     @property
     def resting(self) -> int:
-        return RESTING_TICKS * self.gap
+        return self._pace.resting_ticks * self.gap
 
     def changed(self, keys: Ints, size: int) -> None:
         """Take note of keys whose past was repaired."""
@@ -62,7 +69,7 @@ class Pulse:
             self.gaps = [*self.gaps, now - self.last][-GAPS:]
         self.last, self.number = now, self.number + 1
         changed, self._changed = _widened(self._changed, series.size), np.empty(0, bool)
-        series.estimate(now, ESTIMATED_TICKS * self.gap, self.resting)
+        series.estimate(now, self._pace.estimate_ticks * self.gap, self.resting)
         silent = series.overdue(now, self._plan.stream.interrupted)
         changed |= silent != _widened(self.silent, series.size)
         self.silent = silent
@@ -77,6 +84,7 @@ class Pulse:
         found = Tick(
             now, self.gap, model.motions(series), values, silent, history, LONGEST_TICKS * self.gap,
             self.resting, gone, spread, self.manner, self.number,
+            max(1, min(self.number, self._pace.items) - 1) * gap,
         )  # fmt: skip
         return found, changed
 
@@ -92,10 +100,10 @@ class Pulse:
         """The next time before ``until`` to look at keys that are interrupted; None where none is."""
         if self.last is None:
             return None
+        onset = series.next_overdue(self._plan.stream.interrupted)
         width = self._plan.tick
-        now = -(-(self.last + self.resting) // width) * width
-        overdue = now < until and series.overdue(now, self._plan.stream.interrupted).any()
-        return now if overdue else None
+        now = -(-max(self.last + self.resting, onset) // width) * width
+        return now if now < until else None
 
     def wakes(self, until: int, series: Series) -> bool:
         """Whether there is such a time."""
@@ -114,7 +122,7 @@ class Pulse:
 
     def carry(self, before: Pulse) -> None:
         self.last, self.gaps, self.silent = before.last, before.gaps, before.silent
-        self.number = before.number
+        self.number, self._changed = before.number, before._changed
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         last = [] if self.last is None else [self.last]
@@ -123,6 +131,7 @@ class Pulse:
             "gaps": np.array(self.gaps, np.int64),
             "silent": self.silent,
             "number": np.array(self.number),
+            "changed": self._changed,
             **{f"model.{n}": a for n, a in self.model.to_arrays().items()},
         }
 
@@ -130,6 +139,7 @@ class Pulse:
         self.last = int(arrays["last"][0]) if len(arrays["last"]) else None
         self.gaps = [int(g) for g in arrays["gaps"]]
         self.silent, self.number = np.array(arrays["silent"], bool), int(arrays["number"])
+        self._changed = np.array(arrays["changed"], bool)
         kept = {n.removeprefix("model."): a for n, a in arrays.items() if n.startswith("model.")}
         self.model.load(kept)
 

@@ -12,9 +12,12 @@ from slackwater.planners.evaluations import affordable
 from slackwater.runtime.current.deferred import DeferredQuery
 from slackwater.runtime.current.evaluating import Sharded, Tick, bound_of
 from slackwater.runtime.current.item import DeferredItem
+from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, Ints
 
+LOOKED_AT = LANDMARK_TICKS * 3 // 4
+"""Ticks after which an extreme since a landmark is looked at whatever the load."""
 SAMPLE = 2_000
 """Groups from which it is judged how long an item's evaluations wait."""
 
@@ -47,8 +50,16 @@ def run_due(
                 took += clock() - began
                 continue
             query.replan(item, tick)
-            rows = np.flatnonzero(item.due < tick.now + (1 if tick.manner.average else tick.gap))
+            averaged = tick.manner.average and item.move is None
+            rows = np.flatnonzero(item.due < tick.now + (1 if averaged else tick.gap))
             spent += rules.costs.look * len(item.due)
+            kept = _before_it_is_forgotten(item, tick)
+            if len(kept):
+                began = clock()
+                query.evaluate(item, tick, kept)
+                took += clock() - began
+                spent += float(query.costs(item, tick, rules.costs, kept).sum())
+                rows = np.setdiff1d(rows, kept, assume_unique=True)
             if len(rows):
                 waiting.append(_Due(query, item, rows, query.costs(item, tick, rules.costs, rows)))
     left = None if rules.budget is None else max(0.0, rules.budget - spent)
@@ -58,6 +69,15 @@ def run_due(
         due.query.evaluate(due.item, tick, due.rows)
         spent += float(due.cost.sum())
     return spent, took + clock() - began
+
+
+def _before_it_is_forgotten(item: DeferredItem, tick: Tick) -> Ints:
+    """Extremes since a landmark whose last evaluation is so many ticks ago that it is time for another."""
+    history = tick.history
+    if item.move is None or item.move.since is None or history is None or history.count <= LOOKED_AT:
+        return np.empty(0, np.int64)
+    oldest = history.times[history.count - LOOKED_AT]
+    return np.flatnonzero((item.at < oldest) & (item.at > LONG_BEFORE))
 
 
 def _affordable(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> Sequence[_Due]:
@@ -103,7 +123,7 @@ def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rule
     woken = item.due == LONG_BEFORE
     rows = np.flatnonzero(left | changed | woken)
     if len(rows):
-        query.evaluate(item, tick, rows)
+        query.evaluate(item, tick, rows, learns=False)
     cost = float(query.costs(item, tick, rules.costs, rows).sum())
     return cost + rules.costs.entry * query.matrix.entries + rules.costs.look * len(value)
 

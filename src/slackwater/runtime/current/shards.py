@@ -148,6 +148,9 @@ class ShardedMatrix(Matrix):
         ]
         return calls, np.concatenate([p[1] for p in found]), np.concatenate([p[2] for p in found])
 
+    def digest(self) -> Ints:
+        return np.concatenate(self._map(_digest, None))
+
     def value_of(self, aggregate: Aggregate, values: Values) -> Floats:
         return np.concatenate(self._map(_value, (aggregate, values)))
 
@@ -172,6 +175,10 @@ def _calls(matrix: Matrix, values: Values) -> tuple[list[Called], Bools, Ints]:
 
 def _value(matrix: Matrix, given: tuple[Aggregate, Values]) -> Floats:
     return given[0].value(matrix, given[1])
+
+
+def _digest(matrix: Matrix, _: None) -> Ints:
+    return matrix.digest()
 
 
 def _rows_with(matrix: Matrix, keys: Bools) -> Bools:

@@ -11,8 +11,8 @@ STEADINESS = 0.8
 """The share of what was known in what is known next."""
 FASTEST, SLOWEST = 0.3, 10.0
 """Evaluations take between so many times what the default costs say, whatever was measured."""
-LEAST = 0.05
-"""Of the time of a batch, what evaluations get whatever else takes it all."""
+LEAST_S = 0.05
+"""Seconds that evaluations get whatever else takes the time of a batch."""
 ENOUGH = 0.02
 """Seconds of evaluations below which what they took is mostly something else."""
 MANY = 1000
@@ -70,4 +70,4 @@ class Took:
         if seconds is None:
             return None
         rest = self.rest if self.rest is not None else seconds / 2
-        return max(seconds - rest, LEAST * seconds) / max(self.ticks, 1.0)
+        return max(seconds - rest, LEAST_S) / max(self.ticks, 1.0)

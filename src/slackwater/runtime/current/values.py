@@ -24,12 +24,12 @@ from slackwater.runtime.current.history import History
 from slackwater.runtime.current.matrix import Matrix, Values
 from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.runtime.current.places import Places
-from slackwater.runtime.current.pulse import Pulse
+from slackwater.runtime.current.pulse import Pace, Pulse
 from slackwater.runtime.current.rows import RowQueries
 from slackwater.runtime.current.scheduling import run_due
 from slackwater.statistics.series import Bools, Ints, Series
 
-DEFAULT = Manner()
+DEFAULT, PACE = Manner(), Pace()
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,17 @@ class CurrentValues:
     def __init__(
         self,
         plan: CurrentPlan,
-        kept: int,
+        pace: Pace = PACE,
         manner: Manner = DEFAULT,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.plan = plan
-        self._kept = kept
+        self._pace = pace
         self._manner = manner
         self._clock = clock
         self.effort = Effort()
         self.keys = Places(len(plan.stream.key))
-        self.series = Series(len(plan.signals), kept if plan.deferred else 0)
+        self.series = Series(len(plan.signals), pace.items if plan.deferred else 0)
         span, ticks = _reach(plan.steps)
         self.history = History(len(plan.signals), span, ticks) if span or ticks else None
         self.rows = RowQueries(plan)
@@ -81,7 +81,7 @@ class CurrentValues:
         self.deferred = {
             _name(s): DeferredQuery(Matrix(s, plan.signals)) for s in linear if s.drift is not None
         }
-        self.pulse = Pulse(plan, manner)
+        self.pulse = Pulse(plan, manner, pace)
         self._pending: list[pa.Table] = []
 
     @property
@@ -250,7 +250,7 @@ class CurrentValues:
         Signals that are new are read from the current rows, so that a new query is exact from its first
         tick on; extremes over time begin with it.
         """
-        after = CurrentValues(plan, self._kept, self._manner, self._clock)
+        after = CurrentValues(plan, self._pace, self._manner, self._clock)
         after.effort = self.effort
         after.keys = self.keys
         keys, rows = self.rows.table()
