@@ -16,6 +16,9 @@ from slackwater.statistics.series import Bools, Ints, Series
 
 PRETENDED_AT_MOST = 100_000
 """Keys up to which silences are learnt by pretending them: some kilobytes for each key."""
+UNSEEN, SEEN_TICKS = 0.3, 60.0
+"""The share of their variance that keys are taken to have in common before anything was seen of it, and the
+ticks after which only what was seen counts."""
 BELIEF = 0.9
 """At which the spread of a silent key is learnt; other beliefs scale it as a normal distribution does."""
 
@@ -63,7 +66,7 @@ class Model:
         """How the keys move, by themselves and together."""
         if not self.factors:
             return Motions(series.time, series.drift, series.variance)
-        both = [factors.correlations() for factors in self.factors]
+        both = [_with_doubt(factors) for factors in self.factors]
         loadings, own = tuple(np.stack([b[i] for b in both]) for i in (0, 1))
         return Motions(series.time, series.drift, series.variance, loadings, own)
 
@@ -115,6 +118,14 @@ class Model:
             bool(self.silences) or not self._manner.calibration
         )
         self._keys = keys if complete else 0
+
+
+def _with_doubt(factors: Factors) -> tuple[Floats, Floats]:
+    """Loadings and own shares; at first with one more factor, for what has not been seen yet."""
+    loadings, own = factors.correlations()
+    doubt = UNSEEN * max(0.0, 1 - factors.seen / SEEN_TICKS)
+    common = np.full((len(own), 1), np.sqrt(doubt))
+    return np.concatenate([loadings * np.sqrt(1 - doubt), common], axis=1), own * (1 - doubt)
 
 
 def _parts(name: str, arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[dict[str, Floats]]:
