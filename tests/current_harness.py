@@ -13,6 +13,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.current import CurrentStep, current_plan
 from slackwater.plan.functions import Functions
 from slackwater.planners.deferring import Rules
+from slackwater.planners.manner import Manner
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.current.places import Places
@@ -59,11 +60,11 @@ class DirectAsking:
         return [pa.int64() if c.function == "count" else pa.float64() for c in step.step.calls]
 
 
-def values_of(sql: str) -> CurrentValues:
+def values_of(sql: str, manner: Manner = Manner()) -> CurrentValues:  # noqa: B008 - it is frozen
     catalog = Catalog.from_sql(sql, Functions())
     plan = current_plan(catalog, next(iter(catalog.streams)))
     assert plan is not None
-    return CurrentValues(plan)
+    return CurrentValues(plan, manner=manner)
 
 
 def items(rows: Sequence[tuple[float, int, float | None]], tick: int = SECOND) -> pa.Table:
