@@ -120,9 +120,7 @@ def emitting(load: StreamLoad) -> dict[str, str]:
     return {
         step.step.name: load.slots.by_step[step.step.name.lower()].id
         for step in load.plan.steps_on(load.statistics.stream)
-        if not step.step.aggregates
-        and not step.step.current
-        and step.step.name.lower() in load.slots.by_step
+        if not step.step.aggregates and not step.step.current and step.step.name.lower() in load.slots.by_step
     }
 
 
