@@ -29,6 +29,7 @@ bench: setup ## Run the benchmarks, results into docs/results
 	$(JAVA) $(BIN)/slackwater bench queries --json docs/results/queries.json
 	$(JAVA) $(BIN)/slackwater bench recovery --json docs/results/recovery.json
 	$(JAVA) $(BIN)/slackwater bench shedding --json docs/results/shedding.json
+	$(JAVA) $(BIN)/slackwater bench deferral --json docs/results/deferral.json
 
 reproduce: setup ## Run the papers' experiments again, results into docs/results
 	@mkdir -p docs/results
@@ -40,6 +41,10 @@ reproduce: setup ## Run the papers' experiments again, results into docs/results
 	$(JAVA) $(BIN)/slackwater reproduce window-size --json docs/results/window-size.json
 	$(JAVA) $(BIN)/slackwater reproduce window-slide --json docs/results/window-slide.json
 	$(JAVA) $(BIN)/slackwater reproduce window-overhead --json docs/results/window-overhead.json
+	$(JAVA) $(BIN)/slackwater reproduce deferral-fidelity --json docs/results/deferral-fidelity.json
+	$(JAVA) $(BIN)/slackwater reproduce deferral-evaluations --json docs/results/deferral-evaluations.json
+	$(JAVA) $(BIN)/slackwater reproduce deferral-scale --json docs/results/deferral-scale.json
+	$(JAVA) $(BIN)/slackwater reproduce deferral-interruption --json docs/results/deferral-interruption.json
 
 docs: setup ## Draw the figures of the documentation again from the results
 	$(JAVA) $(BIN)/python -m slackwater.benchmarks.figures

@@ -23,6 +23,9 @@ COMPARED = {
     "same with shedding off. *Gain*: rows a second at a sampling rate of 0.1 over those at 1, on a stream "
     "parsed from JSON and on one that lies in columns. *Held*: how many times the rows of an unshed batch "
     "are taken in its time. *Planner*: rates for 1,000 queries.",
+    "deferral": "When a million queries with mixed bounds, drifts, variances and beliefs are due next: by "
+    "equation 7 (*solve*), by the average over an interval, and of extremes (*crossing*), in milliseconds on "
+    "one core, with the time to lay out the tables; and the largest relative difference to exact solvers.",
     "recovery": "A run is killed (`kill -9`) at random points and started again with the same command; its "
     "answers are compared with those of a run that nobody killed.",
 }
