@@ -150,6 +150,7 @@ def test_a_file_that_is_not_there_or_no_text(office: Path) -> None:
         ("rows_per_batch=0", "--set rows_per_batch: expected a whole number above 0, got '0'"),
         ("driver_rows=-1", "--set driver_rows: expected a whole number above 0, got '-1'"),
         ("margin=much", "--set margin: expected a number such as 0.01, got 'much'"),
+        ("deferral=faster", "setting deferral: expected all, paper, or some of covariance"),
         ("margin=-1", "setting margin: expected a number of at least 0, such as 0.01, got -1.0"),
         (
             "triger_ms=5",

@@ -313,7 +313,7 @@ def _settings(pairs: list[str] | None) -> tuple[dict[str, Any], dict[str, str]]:
             raise SlackwaterError(f"--set {pair}: expected key=value")
         if key.startswith("spark."):
             sparks[key] = value
-        elif key in ("shedding", "objective"):
+        elif key in ("shedding", "objective", "deferral"):
             ours[key] = value
         elif key == "margin":
             try:

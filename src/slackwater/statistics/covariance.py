@@ -116,7 +116,7 @@ class Factors:
         >>> for common in rng.normal(size=3000):
         ...     factors.observe(np.array([common, common + 0.1 * rng.normal()]))
         >>> factors.variance_of(weights, np.array([2.0, 2.0])).round(1)
-        array([3.8, 4. ])
+        array([3.9, 4. ])
         """
         loadings, own = self.correlations()
         together = weights @ (loadings * sigma[:, None])
@@ -132,7 +132,7 @@ class Factors:
         >>> factors = Factors(np.full((3, 1), 0.9), np.ones(3), seen=3000.0)
         >>> expected, loadings, own = factors.silent(np.array([1.0, 1.0, np.nan]))
         >>> expected.round(2), (np.square(loadings).sum(axis=1) + own).round(2)
-        (array([1.  , 1.  , 0.89]), array([0.  , 0.  , 0.29]))
+        (array([1.  , 1.  , 0.89]), array([0.  , 0.  , 0.28]))
         """
         loadings, own = self.correlations()
         heard = np.isfinite(moves)
