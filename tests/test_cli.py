@@ -154,7 +154,7 @@ def test_a_file_that_is_not_there_or_no_text(office: Path) -> None:
         ("margin=-1", "setting margin: expected a number of at least 0, such as 0.01, got -1.0"),
         (
             "triger_ms=5",
-            "there is no such setting; there are driver_rows, margin, objective, rows_per_batch, salt, shedding, trigger_ms",
+            "there is no such setting; there are deferral, deferral_estimate_ticks, deferral_items",
         ),
     ],
 )
