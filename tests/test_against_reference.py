@@ -148,7 +148,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @settings(
-    max_examples=16,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     # shrinking would run Spark a thousand times; the failing example is small enough to read

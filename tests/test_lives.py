@@ -134,7 +134,7 @@ class Life:
     st.lists(event, min_size=6, max_size=16),
 )
 @settings(
-    max_examples=6,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),
