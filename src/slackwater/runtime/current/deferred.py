@@ -13,7 +13,7 @@ from slackwater.plan.model import Output, Step
 from slackwater.planners.deferring import UnitCosts
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import How
-from slackwater.runtime.current.evaluating import Evaluated, Tick, bound_of, evaluated, planned
+from slackwater.runtime.current.evaluating import Asked, Evaluated, Tick, bound_of, evaluated, planned
 from slackwater.runtime.current.exact import typed
 from slackwater.runtime.current.item import REPLANNED, DeferredItem
 from slackwater.runtime.current.matrix import Matrix
@@ -68,11 +68,7 @@ class DeferredQuery:
 
         Nothing is ``learnt`` of belief where they were chosen because they have drifted.
         """
-        since = int(item.at[rows].min())
-        factor = self._factor(item, rows, tick)
-        found, present = evaluated(
-            self.matrix, item.aggregate, item.move, self.contract, tick, rows, item.value[rows], factor, since
-        )
+        found, present = evaluated(self.matrix, self._asked(item, tick, rows), rows)
         item.evaluated += len(rows)
         if learns and tick.manner.calibration and item.move is None:
             seen = ~found.modelled
@@ -100,10 +96,12 @@ class DeferredQuery:
         rows = part[waits & (item.at[part] < tick.now) & ~item.modelled[part]]
         if not len(rows):
             return
-        bound = bound_of(self.contract, item.value[rows])
-        factor = self._factor(item, rows, tick)
-        wait, longest = planned(self.matrix, item.aggregate, self.contract, tick, rows, bound, factor)
+        wait, longest = planned(self.matrix, self._asked(item, tick, rows), rows)
         item.plan_again(rows, wait, longest, tick)
+
+    def _asked(self, item: DeferredItem, tick: Tick, rows: Ints) -> Asked:
+        since, factor = int(item.at[rows].min()), self._factor(item, rows, tick)
+        return Asked(item.aggregate, item.move, self.contract, tick, item.value[rows], factor, since)
 
     def _factor(self, item: DeferredItem, rows: Ints, tick: Tick) -> Floats:
         if tick.manner.calibration and item.move is None:

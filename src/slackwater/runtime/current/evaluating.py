@@ -53,31 +53,29 @@ class Tick:
     """Seconds from which drifts are known."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of some rows of a matrix: an item of a query, at a tick."""
+
+    aggregate: Aggregate
+    move: Move | None
+    contract: Drift
+    tick: Tick
+    cached: Floats
+    """By row: the answer that stands, which an extreme since a landmark goes on from."""
+    factor: Floats
+    """By row: what variances are multiplied by, as evaluations have shown."""
+    since: int
+    """The tick of the oldest of the cached answers."""
+
+
 @runtime_checkable
 class Sharded(Protocol):
     """A matrix whose rows are evaluated elsewhere."""
 
-    def evaluated(
-        self,
-        aggregate: Aggregate,
-        move: Move | None,
-        contract: Drift,
-        tick: Tick,
-        rows: Ints,
-        best: Floats,
-        factor: Floats,
-        since: int,
-    ) -> tuple[Evaluated, Bools]: ...
+    def evaluated(self, asked: Asked, rows: Ints) -> tuple[Evaluated, Bools]: ...
 
-    def planned(
-        self,
-        aggregate: Aggregate,
-        contract: Drift,
-        tick: Tick,
-        rows: Ints,
-        bound: Floats,
-        factor: Floats,
-    ) -> tuple[Floats, Floats]: ...
+    def planned(self, asked: Asked, rows: Ints) -> tuple[Floats, Floats]: ...
 
     def value_of(self, aggregate: Aggregate, values: Values) -> Floats: ...
 
@@ -102,29 +100,17 @@ class Evaluated:
     """Current rows that it rests on."""
 
 
-def evaluate(
-    aggregate: Aggregate,
-    move: Move | None,
-    contract: Drift,
-    matrix: Matrix,
-    tick: Tick,
-    best: Floats,
-    factor: Floats,
-    since: int,
-) -> Evaluated:
-    """Evaluate all rows of a matrix at a tick.
-
-    ``best`` is the extreme up to the tick ``since``, which an extreme since a landmark goes on from;
-    ``factor`` what variances are multiplied by, as evaluations have shown.
-    """
+def evaluate(asked: Asked, matrix: Matrix) -> Evaluated:
+    """Evaluate all rows of a matrix at a tick."""
+    aggregate, move, contract, tick = asked.aggregate, asked.move, asked.contract, asked.tick
     weights = aggregate.weights(matrix, tick.values)
     drift, variance = motion(weights, tick.series, matrix.size)
     latest = aggregate.value(matrix, tick.values)
     value, edge = latest, np.full(matrix.size, np.inf)
     if move is not None:
-        value, edge = _extremes(aggregate, move, contract, matrix, tick, latest, best, since)
+        value, edge = _extremes(asked, move, matrix, latest)
     bound = bound_of(contract, value)
-    scaled = (drift * np.sqrt(factor), variance * factor)
+    scaled = (drift * np.sqrt(asked.factor), variance * asked.factor)
     manner = tick.manner
     if move is None:
         wait, longest = waits(contract, tick, bound, *scaled)
@@ -175,46 +161,27 @@ def waits(
     return wait, next_evaluation(bound, left, variance, least, mode=mode)
 
 
-def evaluated(
-    matrix: Matrix,
-    aggregate: Aggregate,
-    move: Move | None,
-    contract: Drift,
-    tick: Tick,
-    rows: Ints,
-    best: Floats,
-    factor: Floats,
-    since: int,
-) -> tuple[Evaluated, Bools]:
+def evaluated(matrix: Matrix, asked: Asked, rows: Ints) -> tuple[Evaluated, Bools]:
     """Evaluate some rows of a matrix, wherever it is; and which of them have a key that is there."""
     if isinstance(matrix, Sharded):
-        return matrix.evaluated(aggregate, move, contract, tick, rows, best, factor, since)
+        return matrix.evaluated(asked, rows)
     part = matrix if len(rows) == matrix.size else matrix.chosen(rows)
-    found = evaluate(aggregate, move, contract, part, tick, best, factor, since)
-    return found, part.present(tick.values)
+    return evaluate(asked, part), part.present(asked.tick.values)
 
 
-def planned(
-    matrix: Matrix,
-    aggregate: Aggregate,
-    contract: Drift,
-    tick: Tick,
-    rows: Ints,
-    bound: Floats,
-    factor: Floats,
-) -> tuple[Floats, Floats]:
-    """How long answers may stand by what is known now, without a look at them."""
+def planned(matrix: Matrix, asked: Asked, rows: Ints) -> tuple[Floats, Floats]:
+    """How long cached answers may stand by what is known now, without a look at them."""
     if isinstance(matrix, Sharded):
-        return matrix.planned(aggregate, contract, tick, rows, bound, factor)
-    return plan(aggregate, contract, matrix.chosen(rows), tick, bound, factor)
+        return matrix.planned(asked, rows)
+    return plan(asked, matrix.chosen(rows))
 
 
-def plan(
-    aggregate: Aggregate, contract: Drift, matrix: Matrix, tick: Tick, bound: Floats, factor: Floats
-) -> tuple[Floats, Floats]:
+def plan(asked: Asked, matrix: Matrix) -> tuple[Floats, Floats]:
     """The same for all rows of a matrix."""
-    drift, variance = motion(aggregate.weights(matrix, tick.values), tick.series, matrix.size)
-    return waits(contract, tick, bound, drift * np.sqrt(factor), variance * factor)
+    tick = asked.tick
+    drift, variance = motion(asked.aggregate.weights(matrix, tick.values), tick.series, matrix.size)
+    bound = bound_of(asked.contract, asked.cached)
+    return waits(asked.contract, tick, bound, drift * np.sqrt(asked.factor), variance * asked.factor)
 
 
 def bound_of(contract: Drift, value: Floats) -> Floats:
@@ -224,20 +191,12 @@ def bound_of(contract: Drift, value: Floats) -> Floats:
     return np.full(value.shape, contract.bound)
 
 
-def _extremes(
-    aggregate: Aggregate,
-    move: Move,
-    contract: Drift,
-    matrix: Matrix,
-    tick: Tick,
-    latest: Floats,
-    best: Floats,
-    since: int,
-) -> tuple[Floats, Floats]:
+def _extremes(asked: Asked, move: Move, matrix: Matrix, latest: Floats) -> tuple[Floats, Floats]:
     """The extreme of each row, and the seconds until items that leave the window may change it (φ1)."""
+    aggregate, tick = asked.aggregate, asked.tick
     assert tick.history is not None
     sign = 1.0 if move.extreme == "max" else -1.0
-    low = tick.now - move.size if move.size is not None else max(move.since or 0, since)
+    low = tick.now - move.size if move.size is not None else max(move.since or 0, asked.since)
     times, values = tick.history.window(low, tick.now)
     values = _modelled(times, values, tick)
     value, edge = np.empty(matrix.size), np.full(matrix.size, np.inf)
@@ -250,11 +209,11 @@ def _extremes(
         said = np.concatenate([said, sign * latest[rows][:, None]], axis=1)
         found = np.fmax.reduce(said, axis=1, initial=np.nan)
         if move.size is not None:
-            bound = bound_of(contract, found)
+            bound = bound_of(asked.contract, found)
             edge[rows] = trailing_edge(seconds, said, 0.0, move.size / 1e6, np.nan_to_num(bound))
         else:
             there = tick.now >= (move.since or 0)
-            found = np.fmax(found if there else np.full(len(rows), np.nan), sign * best[rows])
+            found = np.fmax(found if there else np.full(len(rows), np.nan), sign * asked.cached[rows])
         value[rows] = sign * found
     return value, edge
 

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slackwater.language.contracts import Drift
-from slackwater.plan.model import Move
-from slackwater.runtime.current.evaluating import Evaluated, Tick, evaluate, plan
+from slackwater.runtime.current.evaluating import Asked, Evaluated, evaluate, plan
 from slackwater.runtime.current.linear import Aggregate
 from slackwater.runtime.current.matrix import Called, Matrix, Values
 from slackwater.spark.execute import SparkSession
@@ -107,38 +105,23 @@ class ShardedMatrix(Matrix):
         shared = (work, self.step, self.signal_names, argument)
         return [pickle.loads(made) for made in map_shards(self._session, on_shard, shared, tasks)]
 
-    def evaluated(
-        self,
-        aggregate: Aggregate,
-        move: Move | None,
-        contract: Drift,
-        tick: Tick,
-        rows: Ints,
-        best: Floats,
-        factor: Floats,
-        since: int,
-    ) -> tuple[Evaluated, Bools]:
+    def evaluated(self, asked: Asked, rows: Ints) -> tuple[Evaluated, Bools]:
         # the past goes to the tasks only where an extreme is taken of it
-        tick = tick if move is not None else replace(tick, history=None)
-        own = np.stack([best, factor], axis=1)
-        found = self._map(_evaluated, (aggregate, move, contract, tick, since), rows, [own])
+        found = self._ask(_evaluated, asked if asked.move is not None else _without_past(asked), rows)
         parts = [part for part, _ in found]
         names = Evaluated.__dataclass_fields__
         joined = Evaluated(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
         return joined, np.concatenate([there for _, there in found])
 
-    def planned(
-        self,
-        aggregate: Aggregate,
-        contract: Drift,
-        tick: Tick,
-        rows: Ints,
-        bound: Floats,
-        factor: Floats,
-    ) -> tuple[Floats, Floats]:
-        own = np.stack([bound, factor], axis=1)
-        found = self._map(_planned, (aggregate, contract, replace(tick, history=None)), rows, [own])
+    def planned(self, asked: Asked, rows: Ints) -> tuple[Floats, Floats]:
+        found = self._ask(_planned, _without_past(asked), rows)
         return np.concatenate([wait for wait, _ in found]), np.concatenate([most for _, most in found])
+
+    def _ask(self, work: Work, asked: Asked, rows: Ints) -> list[Any]:
+        """Ask each shard about its own rows."""
+        nothing = np.empty(0)
+        own = np.stack([asked.cached, asked.factor], axis=1)
+        return self._map(work, replace(asked, cached=nothing, factor=nothing), rows, [own])
 
     def all_calls(self, values: Values) -> tuple[list[Called], Bools, Ints]:
         found = self._map(_calls, values)
@@ -158,15 +141,22 @@ class ShardedMatrix(Matrix):
         return np.concatenate(self._map(_rows_with, keys))
 
 
-def _evaluated(matrix: Matrix, given: Any) -> tuple[Evaluated, Bools]:
-    (aggregate, move, contract, tick, since), own = given
-    found = evaluate(aggregate, move, contract, matrix, tick, own[:, 0], own[:, 1], since)
-    return found, matrix.present(tick.values)
+def _without_past(asked: Asked) -> Asked:
+    return replace(asked, tick=replace(asked.tick, history=None))
 
 
-def _planned(matrix: Matrix, given: Any) -> tuple[Floats, Floats]:
-    (aggregate, contract, tick), own = given
-    return plan(aggregate, contract, matrix, tick, own[:, 0], own[:, 1])
+def _own(given: tuple[Asked, Floats]) -> Asked:
+    asked, own = given
+    return replace(asked, cached=own[:, 0], factor=own[:, 1])
+
+
+def _evaluated(matrix: Matrix, given: tuple[Asked, Floats]) -> tuple[Evaluated, Bools]:
+    asked = _own(given)
+    return evaluate(asked, matrix), matrix.present(asked.tick.values)
+
+
+def _planned(matrix: Matrix, given: tuple[Asked, Floats]) -> tuple[Floats, Floats]:
+    return plan(_own(given), matrix)
 
 
 def _calls(matrix: Matrix, values: Values) -> tuple[list[Called], Bools, Ints]:
