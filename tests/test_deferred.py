@@ -151,7 +151,7 @@ def test_what_is_evaluated_at_every_tick_is_delivered_where_it_has_drifted():
 def test_a_product_once_a_tick_is_not_deferred_and_a_scan_of_a_window_is():
     x = walks(9, 100, seed=12)
     sql = STREAM.format(clauses="") + (
-        "CREATE QUERY q AS SELECT k AS g, SUM(x) AS a, max_over(SUM(x), '9 seconds') AS m FROM LATEST(t) GROUP BY k WITH DRIFT 20;"
+        "CREATE QUERY q AS SELECT k AS g, SUM(x) AS a, max_over(SUM(x), '90 seconds') AS m FROM LATEST(t) GROUP BY k WITH DRIFT 20;"
     )
     values, ask = values_of(sql), DirectAsking([(g, key, 1.0) for g, key, _ in portfolios(400)])
     values.prepare(ask)

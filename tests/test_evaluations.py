@@ -15,6 +15,7 @@ from slackwater.planners.deferring import (
     deferred_cost,
     evaluate_every,
     every_cost,
+    leaving,
 )
 from slackwater.planners.evaluations import affordable, penalty, urgency
 from slackwater.planners.manner import Manner
@@ -73,7 +74,7 @@ def test_what_nothing_is_known_of_comes_first():
 def test_the_cheaper_way_is_taken_and_kept():
     costs, ones = UnitCosts(entry=1e-7), np.ones(50)
     for wait in (1.0, 2.0, 5.0, 20.0, 100.0):
-        load = ItemLoad(1000, 50, wait * ones, ones, 0 * ones, ones / (2.7 * wait))
+        load = ItemLoad(1000, 50, wait * ones, leaving(ones, 0 * ones, ones / (2.7 * wait)))
         cheaper = every_cost(load, 1.0, costs) < deferred_cost(load, 1.0, costs)
         close = 0.8 < every_cost(load, 1.0, costs) / deferred_cost(load, 1.0, costs) < 1.25
         if not close:
@@ -81,8 +82,10 @@ def test_the_cheaper_way_is_taken_and_kept():
                 evaluate_every(load, 1.0, costs, True) == evaluate_every(load, 1.0, costs, False) == cheaper
             )
     # which way it is must depend on how long answers wait
-    assert evaluate_every(ItemLoad(9, 50, ones, ones, 0 * ones, ones / 4), 1.0, costs, False)
-    assert not evaluate_every(ItemLoad(9, 50, 99 * ones, ones, 0 * ones, ones / 400), 1.0, costs, True)
+    assert evaluate_every(ItemLoad(9, 50, ones, leaving(ones, 0 * ones, ones / 4)), 1.0, costs, False)
+    assert not evaluate_every(
+        ItemLoad(9, 50, 99 * ones, leaving(ones, 0 * ones, ones / 400)), 1.0, costs, True
+    )
 
 
 def test_rules_are_the_same_when_they_are_read_back():

@@ -32,9 +32,9 @@ class UnitCosts:
     solve: float = 2e-7
     answer: float = 2e-6
 
-    def evaluation(self, entries: Floats) -> Floats:
-        """What it costs to evaluate queries of so many entries each, and to deliver them."""
-        found: Floats = entries * (SCANS * self.entry) + (self.solve + self.answer)
+    def evaluation(self, entries: Floats, ticks: Floats | float = 1.0) -> Floats:
+        """What it costs to evaluate queries of so many entries, read at so many ticks."""
+        found: Floats = entries * (SCANS - 1 + ticks) * self.entry + (self.solve + self.answer)
         return found
 
 
@@ -64,12 +64,28 @@ class ItemLoad:
 
     queries: int
     entries: float
-    """Of a query, on average; those of a window times its ticks."""
+    """Of a query, on average."""
     wait: Floats
     """Seconds that evaluations are put off."""
-    bound: Floats
-    drift: Floats
-    variance: Floats
+    leaving: Floats
+    """How often a second answers leave their bound."""
+    deferred_ticks: float = 1.0
+    """Ticks that a deferred evaluation reads: those of a window, or since the last look."""
+    every_ticks: float = 1.0
+    """Ticks that one at every tick reads."""
+
+
+def leaving(bound: Floats, drift: Floats, variance: Floats) -> Floats:
+    """How often a second an aggregate leaves its bound.
+
+    A Brownian motion leaves ±bound after bound²/variance on average, a drift after bound/drift.
+
+    >>> leaving(np.array([2.0, 2.0]), np.array([0.0, 1.0]), np.array([1.0, 0.0]))
+    array([0.25, 0.5 ])
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = variance / np.square(bound) + np.abs(drift) / bound
+    return found
 
 
 def deferred_cost(load: ItemLoad, gap: float, costs: UnitCosts) -> float:
@@ -77,21 +93,17 @@ def deferred_cost(load: ItemLoad, gap: float, costs: UnitCosts) -> float:
     # an evaluation falls on the last tick before its time
     ticks = np.maximum(np.floor(load.wait / gap), 1.0)
     share = float(np.mean(1 / ticks)) if len(ticks) else 1.0
-    each = float(costs.evaluation(np.array([load.entries]))[0])
+    each = float(costs.evaluation(np.array([load.entries]), load.deferred_ticks)[0])
     return load.queries * (costs.look + share * each)
 
 
 def every_cost(load: ItemLoad, gap: float, costs: UnitCosts) -> float:
-    """Seconds a tick if all are evaluated, and delivered where they have left their bound.
-
-    A Brownian motion leaves ±bound after bound²/variance on average, a drift after bound/drift.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rate = load.variance / np.square(load.bound) + np.abs(load.drift) / load.bound
-    leaves = np.nan_to_num(np.minimum(rate * gap, 1.0), nan=1.0)
+    """Seconds a tick if all are evaluated, and delivered where they have left their bound."""
+    leaves = np.nan_to_num(np.minimum(load.leaving * gap, 1.0), nan=1.0)
     share = float(np.mean(leaves)) if len(leaves) else 1.0
-    each = float(costs.evaluation(np.array([load.entries]))[0])
-    return load.queries * (load.entries * costs.entry + 2 * costs.look + share * each)
+    each = float(costs.evaluation(np.array([load.entries]), load.every_ticks)[0])
+    look = load.entries * load.every_ticks * costs.entry + 2 * costs.look
+    return load.queries * (look + share * each)
 
 
 def evaluate_every(load: ItemLoad, gap: float, costs: UnitCosts, now: bool) -> bool:
@@ -100,11 +112,10 @@ def evaluate_every(load: ItemLoad, gap: float, costs: UnitCosts, now: bool) -> b
     Guarantee: the way whose cost is less, but for a margin that keeps it from changing to and fro.
 
     >>> short, calm = np.full(9, 1.5), np.full(9, 500.0)
-    >>> ones = np.ones(9)
-    >>> wild = ItemLoad(1_000_000, 9, short, ones, 0 * ones, 0.2 * ones)
+    >>> wild = ItemLoad(1_000_000, 9, short, np.full(9, 0.2))
     >>> evaluate_every(wild, 1.0, UnitCosts(), False)
     True
-    >>> still = ItemLoad(1_000_000, 9 * 1800, calm, ones, 0 * ones, 1e-3 * ones)
+    >>> still = ItemLoad(1_000_000, 9, calm, np.full(9, 1e-3), deferred_ticks=1800, every_ticks=1800)
     >>> evaluate_every(still, 1.0, UnitCosts(), True)
     False
     """

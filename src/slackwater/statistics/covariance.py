@@ -44,8 +44,10 @@ class Factors:
     """(n, r) averages of increments times factors."""
     squares: Floats
     """(n,) averages of squared increments."""
+    heard: Floats
+    """(n,) ticks learnt from each, as far as they are remembered: series may come later than others."""
     seen: float = 0.0
-    """Ticks learnt from, as far as they are remembered."""
+    """Ticks learnt from."""
     memory: float = MEMORY
 
     @classmethod
@@ -54,7 +56,8 @@ class Factors:
         rank = max(1, min(rank, series))
         # any loadings but zero will do to begin with; these differ between series and factors
         angles = np.arange(series)[:, None] * ((1 + np.arange(rank))[None, :] * 0.7548776662466927)
-        return cls(FIRST_LOADING * np.cos(2 * np.pi * angles), np.ones(series), memory=memory)
+        first = FIRST_LOADING * np.cos(2 * np.pi * angles)
+        return cls(first, np.ones(series), np.zeros(series), memory=memory)
 
     @property
     def own(self) -> Floats:
@@ -71,12 +74,16 @@ class Factors:
         if not there.any():
             return
         moves = np.where(there, increments, 0.0).clip(-LARGEST, LARGEST)
+        late = there & (self.heard == 0) & (self.seen > 0)
+        self.loadings[late], self.squares[late] = 0.0, 1.0
         own = self.own
         weighed = np.where(there, 1 / own, 0.0)[:, None] * self.loadings
         spread = np.linalg.inv(np.eye(self.loadings.shape[1]) + weighed.T @ self.loadings)
         factors = spread @ (weighed.T @ moves)
         square = spread + np.outer(factors, factors)
         rate = 1 / min(self.seen + 10.0, self.memory)
+        # what is not seen goes along with the scale of the factors
+        rates = np.where(there, 1 / np.minimum(self.heard + 10.0, self.memory), rate)
         learnt = moves[:, None] * factors[None, :]
         squares = np.square(moves)
         if not there.all():
@@ -84,19 +91,20 @@ class Factors:
             unseen = self.loadings[~there]
             learnt[~there] = unseen @ square
             squares[~there] = ((unseen @ square) * unseen).sum(axis=1) + own[~there]
-        self.squares = self.squares + rate * (squares - self.squares)
+        self.squares = self.squares + rates * (squares - self.squares)
         among = (1 - rate) * np.eye(len(square)) + rate * square
         # the factors that have a variance of 1 over all that is remembered
         root = np.linalg.cholesky(among)
-        self.loadings = np.linalg.solve(root, (self.loadings + rate * (learnt - self.loadings)).T).T
+        self.loadings = np.linalg.solve(root, (self.loadings + rates[:, None] * (learnt - self.loadings)).T).T
         self.seen = min(self.seen + 1.0, self.memory)
+        self.heard = np.minimum(self.heard + there, self.memory)
 
     def correlations(self) -> tuple[Floats, Floats]:
         """Loadings (n, r) and own shares (n,) such that every series has a variance of 1.
 
         Young loadings count less: not at all before anything was seen.
         """
-        trust = self.seen / (self.seen + YOUNG)
+        trust = self.heard / (self.heard + YOUNG)
         common = np.square(self.loadings).sum(axis=1)
         loadings = self.loadings * np.sqrt(trust / np.maximum(common + self.own, TINY))[:, None]
         return loadings, 1 - np.square(loadings).sum(axis=1)
@@ -123,31 +131,12 @@ class Factors:
         alone = weights.power(2) @ (own * np.square(sigma))
         return np.asarray(np.square(together).sum(axis=1) + alone)
 
-    def silent(self, moves: Floats) -> tuple[Floats, Floats, Floats]:
-        """What the moves of some series say about those of others, all over their standard deviations.
-
-        ``moves`` are increments over one interval, NaN for silent series. Found is what is expected of each
-        series (n,), and the loadings (n, r) and own variances (n,) of what remains unknown: 0 where heard of.
-
-        >>> factors = Factors(np.full((3, 1), 0.9), np.ones(3), seen=3000.0)
-        >>> expected, loadings, own = factors.silent(np.array([1.0, 1.0, np.nan]))
-        >>> expected.round(2), (np.square(loadings).sum(axis=1) + own).round(2)
-        (array([1.  , 1.  , 0.89]), array([0.  , 0.  , 0.28]))
-        """
-        loadings, own = self.correlations()
-        heard = np.isfinite(moves)
-        known = np.where(heard, moves, 0.0).clip(-LARGEST, LARGEST)
-        weighed = np.where(heard, 1 / np.maximum(own, OWN_LEAST), 0.0)[:, None] * loadings
-        spread = np.linalg.inv(np.eye(loadings.shape[1]) + weighed.T @ loadings)
-        expected = np.where(heard, known, loadings @ (spread @ (weighed.T @ known)))
-        unknown = np.where(heard[:, None], 0.0, loadings @ np.linalg.cholesky(spread))
-        return expected, unknown, np.where(heard, 0.0, own)
-
     def to_arrays(self) -> dict[str, Floats]:
         """All that is to be saved."""
         return {
             "loadings": self.loadings,
             "squares": self.squares,
+            "heard": self.heard,
             "scalars": np.array([self.seen, self.memory]),
         }
 
@@ -162,5 +151,5 @@ class Factors:
         True
         """
         seen, memory = (float(number) for number in saved["scalars"])
-        loadings, squares = (np.array(saved[name], np.float64) for name in ("loadings", "squares"))
-        return cls(loadings, squares, seen, memory)
+        arrays = {n: np.array(saved[n], np.float64) for n in ("loadings", "squares", "heard")}
+        return cls(**arrays, seen=seen, memory=memory)

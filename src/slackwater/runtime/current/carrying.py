@@ -43,6 +43,8 @@ def _to_deferred(before: ExactQuery | DeferredQuery, after: DeferredQuery) -> No
             if item.move == moving.move and moving.count:
                 last = int(moving.time[moving.count - 1])
                 item.value[:] = moving.extremes(last)[: len(item.value)]
+                if item.landmarks is not None:
+                    item.landmarks.begin(item.value)
 
 
 def _to_exact(before: DeferredQuery, after: ExactQuery, history: History | None) -> None:
@@ -53,5 +55,5 @@ def _to_exact(before: DeferredQuery, after: ExactQuery, history: History | None)
     after.remember(before.matrix, times, values)
     for moving in after.moving:
         for item in before.items:
-            if item.move == moving.move and moving.move.since is not None:
-                moving.begin(item.value)
+            if item.move == moving.move and item.landmarks is not None:
+                moving.begin(item.landmarks.extreme[0])

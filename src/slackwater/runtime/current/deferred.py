@@ -13,10 +13,11 @@ from slackwater.plan.model import Output, Step
 from slackwater.planners.deferring import UnitCosts
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import How
-from slackwater.runtime.current.evaluating import Asked, Evaluated, Tick, bound_of, evaluated, planned
+from slackwater.runtime.current.evaluating import evaluated, planned
 from slackwater.runtime.current.exact import typed
 from slackwater.runtime.current.item import REPLANNED, DeferredItem
 from slackwater.runtime.current.matrix import Matrix
+from slackwater.runtime.current.tick import Asked, Evaluated, Tick, bound_of
 from slackwater.runtime.expressions import evaluate as expression
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, NEVER, Bools, Ints
@@ -56,19 +57,28 @@ class DeferredQuery:
             item.grow(self.matrix.size)
             item.due[: len(rows)][rows] = LONG_BEFORE
 
+    def repaired(self, keys: Bools, before: int, reach: int) -> None:
+        """Take extremes since a landmark anew where keys have said something else from a tick on."""
+        for item in self.items:
+            if item.landmarks is not None:
+                item.grow(self.matrix.size)
+                item.landmarks.back(self.matrix.rows_with(keys), before, reach)
+
     def costs(self, item: DeferredItem, tick: Tick, units: UnitCosts, rows: Ints) -> Floats:
         """What evaluating each of some rows takes, in seconds."""
-        ticks = 1
+        ticks: Floats | float = 1.0
         if item.move is not None and tick.history is not None:
-            ticks = 1 + int((tick.history.times >= tick.now - (item.move.size or 0)).sum())
-        return units.evaluation((self.matrix.lengths()[rows] * ticks).astype(np.float64))
+            low = tick.now - item.move.size if item.move.size is not None else item.at[rows]
+            times = tick.history.times
+            ticks = np.float64(1 + len(times)) - np.searchsorted(times, low)
+        return units.evaluation(self.matrix.lengths()[rows].astype(np.float64), ticks)
 
     def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints, *, learns: bool = True) -> None:
         """Evaluate some groups of an item at a tick; each is then due at a time of its own.
 
         Nothing is ``learnt`` of belief where they were chosen because they have drifted.
         """
-        found, present = evaluated(self.matrix, self._asked(item, tick, rows), rows)
+        found, present = evaluated(self.matrix, self.asked(item, tick, rows), rows)
         item.evaluated += len(rows)
         if learns and tick.manner.calibration and item.move is None:
             seen = ~found.modelled
@@ -82,6 +92,8 @@ class DeferredQuery:
         self._held.append((item, tick.now, rows[there], _only(found, there), on_time[there]))
         item.value[rows], item.drift[rows], item.variance[rows] = found.value, found.drift, found.variance
         item.at[rows[present]] = tick.now
+        if item.landmarks is not None:
+            item.landmarks.note(rows[present], found.known[present], tick.now, tick.gap)
         item.late[rows], item.modelled[rows] = False, found.modelled
         item.plan(rows, found, tick)
         # of a group that no key is there for nothing can be said until one comes, which wakes it
@@ -96,12 +108,16 @@ class DeferredQuery:
         rows = part[waits & (item.at[part] < tick.now) & ~item.modelled[part]]
         if not len(rows):
             return
-        wait, longest = planned(self.matrix, self._asked(item, tick, rows), rows)
+        wait, longest = planned(self.matrix, self.asked(item, tick, rows), rows)
         item.plan_again(rows, wait, longest, tick)
 
-    def _asked(self, item: DeferredItem, tick: Tick, rows: Ints) -> Asked:
-        since, factor = int(item.at[rows].min()), self._factor(item, rows, tick)
-        return Asked(item.aggregate, item.move, self.contract, tick, item.value[rows], factor, since)
+    def asked(self, item: DeferredItem, tick: Tick, rows: Ints) -> Asked:
+        """What is to be known of some groups of an item."""
+        cached, since = item.value[rows], int(LONG_BEFORE)
+        if item.landmarks is not None:
+            cached, since = item.landmarks.extreme[0, rows], int(item.landmarks.at[0, rows].min())
+        factor = self._factor(item, rows, tick)
+        return Asked(item.aggregate, item.move, self.contract, tick, cached, factor, since)
 
     def _factor(self, item: DeferredItem, rows: Ints, tick: Tick) -> Floats:
         if tick.manner.calibration and item.move is None:

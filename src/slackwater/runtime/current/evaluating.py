@@ -2,102 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
 
 from slackwater.language.contracts import Drift
-from slackwater.plan.model import Move
 from slackwater.planners.deferral_budget import belief_at_least
-from slackwater.planners.manner import Manner
-from slackwater.planners.next_evaluation import next_crossing, next_evaluation, trailing_edge
-from slackwater.runtime.current.history import History
-from slackwater.runtime.current.linear import Aggregate, Motions, motion, spread
-from slackwater.runtime.current.matrix import Matrix, Values
+from slackwater.planners.next_evaluation import next_crossing, next_evaluation
+from slackwater.runtime.current.extremes import said
+from slackwater.runtime.current.linear import depends, motion, spread
+from slackwater.runtime.current.matrix import Matrix
+from slackwater.runtime.current.tick import Asked, Evaluated, Sharded, Tick, bound_of
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import Bools, Ints
 
 UNPLANNED_TICKS = 128
 """The longest that an extreme is put off."""
-CELLS_AT_A_TIME = 4_000_000
-"""Rows times ticks of a window that are worked on at once."""
-
-
-@dataclass(frozen=True)
-class Tick:
-    """What is known at a tick."""
-
-    now: int
-    gap: int
-    """Microseconds to the tick after it, as far as the last ones tell."""
-    series: Motions
-    values: Values
-    """With what is modelled of keys that are interrupted."""
-    silent: Bools
-    """The keys that are interrupted."""
-    history: History | None
-    longest: int
-    """The longest that an evaluation is put off."""
-    resting: int
-    """How often a query is evaluated while a key of it is interrupted: the paper's T."""
-    gone: Floats
-    """By signal and key: how far it has gone while it was silent."""
-    spread: Floats
-    """By signal and key: its standard deviation up to the next evaluation of an interrupted query."""
-    manner: Manner = field(default_factory=Manner)
-    number: int = 0
-    """How many ticks there have been."""
-    span: float = 1.0
-    """Seconds from which drifts are known."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is asked of some rows of a matrix: an item of a query, at a tick."""
-
-    aggregate: Aggregate
-    move: Move | None
-    contract: Drift
-    tick: Tick
-    cached: Floats
-    """By row: the answer that stands, which an extreme since a landmark goes on from."""
-    factor: Floats
-    """By row: what variances are multiplied by, as evaluations have shown."""
-    since: int
-    """The tick of the oldest of the cached answers."""
-
-
-@runtime_checkable
-class Sharded(Protocol):
-    """A matrix whose rows are evaluated elsewhere."""
-
-    def evaluated(self, asked: Asked, rows: Ints) -> tuple[Evaluated, Bools]: ...
-
-    def planned(self, asked: Asked, rows: Ints) -> tuple[Floats, Floats]: ...
-
-    def value_of(self, aggregate: Aggregate, values: Values) -> Floats: ...
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What an evaluation found, by row."""
-
-    value: Floats
-    drift: Floats
-    variance: Floats
-    wait: Floats
-    """Seconds until the next one."""
-    longest: Floats
-    """Seconds that it may be put off where more misses are to be spent."""
-    scanned: Floats
-    """Seconds after which it must be whatever is known of how it moves: what leaves a window, a limit."""
-    width: Floats
-    """Half of the interval that holds the truth with the belief."""
-    modelled: Bools
-    counted: Floats
-    """Current rows that it rests on."""
 
 
 def evaluate(asked: Asked, matrix: Matrix) -> Evaluated:
@@ -105,10 +26,7 @@ def evaluate(asked: Asked, matrix: Matrix) -> Evaluated:
     aggregate, move, contract, tick = asked.aggregate, asked.move, asked.contract, asked.tick
     weights = aggregate.weights(matrix, tick.values)
     drift, variance = motion(weights, tick.series, matrix.size)
-    latest = aggregate.value(matrix, tick.values)
-    value, edge = latest, np.full(matrix.size, np.inf)
-    if move is not None:
-        value, edge = _extremes(asked, move, matrix, latest)
+    value, known, latest, edge = said(asked, matrix, edges=True)
     bound = bound_of(contract, value)
     scaled = (drift * np.sqrt(asked.factor), variance * asked.factor)
     manner = tick.manner
@@ -128,18 +46,14 @@ def evaluate(asked: Asked, matrix: Matrix) -> Evaluated:
     modelled = matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(matrix.size, bool)
     width = bound
     if modelled.any():
-        doubt = np.zeros(matrix.size)
-        for signal, of in enumerate(weights):
-            doubt += spread(of, np.nan_to_num(tick.spread[signal]), tick.series, signal)
-            unknown = np.isnan(tick.spread[signal]) & tick.silent
-            if unknown.any():
-                # of a key that was hardly heard nobody knows how far it is
-                doubt[np.asarray(abs(of) @ unknown.astype(np.float64)) > 0] = np.inf
+        doubt = spread(weights, np.nan_to_num(tick.spread), tick.series, matrix.size)
+        # of a key that was hardly heard nobody knows how far it is
+        doubt[depends(weights, np.isnan(tick.spread) & tick.silent, matrix.size)] = np.inf
         width = np.where(modelled, ndtri((1 + contract.belief) / 2) * np.sqrt(doubt), bound)
         scanned = np.where(modelled, np.minimum(tick.resting / 1e6, scanned), scanned)
     scanned = np.where(np.isnan(value), 0.0, scanned)
     counted = matrix.rows_of(tick.values).astype(np.float64)
-    return Evaluated(value, drift, variance, wait, longest, scanned, width, modelled, counted)
+    return Evaluated(value, known, drift, variance, wait, longest, scanned, width, modelled, counted)
 
 
 def waits(
@@ -182,51 +96,3 @@ def plan(asked: Asked, matrix: Matrix) -> tuple[Floats, Floats]:
     drift, variance = motion(asked.aggregate.weights(matrix, tick.values), tick.series, matrix.size)
     bound = bound_of(asked.contract, asked.cached)
     return waits(asked.contract, tick, bound, drift * np.sqrt(asked.factor), variance * asked.factor)
-
-
-def bound_of(contract: Drift, value: Floats) -> Floats:
-    """How far from a cached answer the truth may be."""
-    if contract.relative:
-        return contract.bound * np.abs(value)
-    return np.full(value.shape, contract.bound)
-
-
-def _extremes(asked: Asked, move: Move, matrix: Matrix, latest: Floats) -> tuple[Floats, Floats]:
-    """The extreme of each row, and the seconds until items that leave the window may change it (φ1)."""
-    aggregate, tick = asked.aggregate, asked.tick
-    assert tick.history is not None
-    sign = 1.0 if move.extreme == "max" else -1.0
-    low = tick.now - move.size if move.size is not None else max(move.since or 0, asked.since)
-    times, values = tick.history.window(low, tick.now)
-    values = _modelled(times, values, tick)
-    value, edge = np.empty(matrix.size), np.full(matrix.size, np.inf)
-    pace = max(1, CELLS_AT_A_TIME // max(1, len(times)))
-    seconds = np.append((times - tick.now) / 1e6, 0.0)
-    for first in range(0, matrix.size, pace):
-        rows = np.arange(first, min(first + pace, matrix.size))
-        part = matrix if len(rows) == matrix.size else matrix.chosen(rows)
-        said = sign * aggregate.value(part, values)
-        said = np.concatenate([said, sign * latest[rows][:, None]], axis=1)
-        found = np.fmax.reduce(said, axis=1, initial=np.nan)
-        if move.size is not None:
-            bound = bound_of(asked.contract, found)
-            edge[rows] = trailing_edge(seconds, said, 0.0, move.size / 1e6, np.nan_to_num(bound))
-        else:
-            there = tick.now >= (move.since or 0)
-            found = np.fmax(found if there else np.full(len(rows), np.nan), sign * asked.cached[rows])
-        value[rows] = sign * found
-    return value, edge
-
-
-def _modelled(times: Ints, values: Values, tick: Tick) -> Values:
-    """What keys said at ticks, with what those that are interrupted have gone since their last items."""
-    if not tick.silent.any():
-        return values
-    keys = np.flatnonzero(tick.silent)
-    heard = tick.series.time[keys][:, None]
-    # straight from where they were to where they are taken to be now
-    share = np.maximum(times[None, :] - heard, 0) / np.maximum(tick.now - heard, 1)
-    gone = tick.gone[:, keys]
-    value = values.value.copy()
-    value[:, keys] += gone[:, :, None] * share[None]
-    return Values(value, values.there, values.known)

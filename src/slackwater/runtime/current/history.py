@@ -48,6 +48,13 @@ class History:
         self.there[place] = series.there
         self.count += 1
 
+    @property
+    def reach(self) -> int:
+        """The first tick that can be read; long before where nothing was let go of."""
+        if self.count < max(1, self.ticks_at_least):
+            return int(LONG_BEFORE)
+        return int(self.times[self._reach()])
+
     def _reach(self) -> int:
         """The first tick that is sure to be kept: how far the past reaches must not depend on memory."""
         if not self.count:

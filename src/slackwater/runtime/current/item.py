@@ -10,8 +10,9 @@ import numpy.typing as npt
 from slackwater.plan.linear import Linear
 from slackwater.plan.model import Move, Output, Step
 from slackwater.planners.deferral_budget import HORIZON_S, Budget, Clock
-from slackwater.runtime.current.evaluating import Evaluated, Tick
+from slackwater.runtime.current.landmarks import Landmarks
 from slackwater.runtime.current.linear import Aggregate
+from slackwater.runtime.current.tick import Evaluated, Tick
 from slackwater.statistics.calibration import Calibration, time_out
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, Bools, Ints
@@ -39,6 +40,7 @@ class DeferredItem:
         """Whether an evaluation was due and could not be had."""
         self.modelled: Bools = np.empty(0, bool)
         """Whether the cached answer rests on keys that were silent."""
+        self.landmarks = Landmarks() if self.move is not None and self.move.since is not None else None
         self.clock = Clock.fresh(0)
         self.budget = Budget.fresh(0)
         self.calibration = Calibration.fresh(0)
@@ -53,6 +55,8 @@ class DeferredItem:
         for name, fill in _FILLS.items():
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.full(more, fill, old.dtype)]))
+        if self.landmarks is not None:
+            self.landmarks.grow(size)
         fresh = Clock.fresh(more)
         for name in ("used", "interval", "since"):
             joined = np.concatenate([getattr(self.clock, name), getattr(fresh, name)])
@@ -117,6 +121,8 @@ class DeferredItem:
         kept |= {f"clock.{name}": getattr(self.clock, name) for name in ("used", "interval", "since")}
         kept |= {f"budget.{name}": array for name, array in self.budget.to_arrays().items()}
         kept |= {f"calibration.{name}": array for name, array in self.calibration.to_arrays().items()}
+        if self.landmarks is not None:
+            kept |= {f"landmarks.{name}": array for name, array in self.landmarks.to_arrays().items()}
         return kept | {"counts": np.array([self.missed, self.evaluated])}
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
@@ -134,6 +140,10 @@ class DeferredItem:
         self.budget = Budget.from_arrays(below("budget."))
         self.calibration = Calibration.from_arrays(below("calibration."))
         self.missed, self.evaluated = (int(n) for n in arrays["counts"])
+        if self.landmarks is not None:
+            prefix = "landmarks."
+            kept = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            self.landmarks.load(kept)
 
 
 _FILLS = {

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from slackwater.plan.linear import computed
 from slackwater.runtime.current.matrix import Called, Matrix, Values
 from slackwater.statistics.diffusion import Floats
-from slackwater.statistics.series import Ints
+from slackwater.statistics.series import Bools, Ints
 
 
 @dataclass(frozen=True)
@@ -74,23 +74,33 @@ def motion(weights: list[csr_array], motions: Motions, rows: int) -> tuple[Float
     NaN variance where nothing is known yet of one of its keys.
     """
     drift = np.zeros(rows)
-    variance = np.zeros(drift.shape)
     for signal, matrix in enumerate(weights):
         drift += matrix @ motions.drift[signal]
-        known = motions.variance[signal]
-        variance += spread(matrix, np.sqrt(np.nan_to_num(known)), motions, signal)
-        unknown = np.isnan(known)
-        if unknown.any():
-            size = csr_array((np.abs(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
-            variance[size @ unknown.astype(np.float64) > 0] = np.nan
+    variance = spread(weights, np.sqrt(np.nan_to_num(motions.variance)), motions, rows)
+    variance[depends(weights, np.isnan(motions.variance), rows)] = np.nan
     return drift, variance
 
 
-def spread(matrix: csr_array, sigma: Floats, motions: Motions, signal: int) -> Floats:
+def spread(weights: list[csr_array], sigma: Floats, motions: Motions, rows: int) -> Floats:
     """The variance of each row, given the standard deviations of its keys, which may move together."""
-    squared = csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
-    if motions.loadings is None or motions.own is None:
-        return np.asarray(squared @ np.square(sigma))
-    common = matrix @ (motions.loadings[signal] * sigma[:, None])
-    alone = squared @ (motions.own[signal] * np.square(sigma))
+    alone = np.zeros(rows)
+    common = np.zeros((rows, 0 if motions.loadings is None else motions.loadings.shape[-1]))
+    for signal, matrix in enumerate(weights):
+        squared = csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+        square = np.square(sigma[signal])
+        if motions.loadings is None or motions.own is None:
+            alone += squared @ square
+        else:
+            common += matrix @ (motions.loadings[signal] * sigma[signal][:, None])
+            alone += squared @ (motions.own[signal] * square)
     return np.asarray(np.square(common).sum(axis=1) + alone)
+
+
+def depends(weights: list[csr_array], chosen: Bools, rows: int) -> Bools:
+    """Which rows weigh any of the chosen signals of keys."""
+    found = np.zeros(rows, bool)
+    for signal, matrix in enumerate(weights):
+        if chosen[signal].any():
+            size = csr_array((np.abs(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+            found |= size @ chosen[signal].astype(np.float64) > 0
+    return found

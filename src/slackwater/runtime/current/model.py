@@ -24,13 +24,14 @@ BELIEF = 0.9
 
 
 class Model:
-    """One set of factors and one of pretended silences for each signal."""
+    """How all signals of all keys move together, and for each signal what silences are like."""
 
     def __init__(self, signals: int, manner: Manner) -> None:
         self._signals = signals
         self._manner = manner
         self._keys = 0
-        self.factors: list[Factors] = []
+        self.factors: Factors | None = None
+        """Of all signals of all keys, the keys of the first signal first."""
         self.silences: list[Interruptions] = []
 
     def grow(self, keys: int) -> None:
@@ -38,8 +39,8 @@ class Model:
         if keys <= self._keys:
             return
         if self._manner.covariance:
-            known = self.factors or [Factors.fresh(0) for _ in range(self._signals)]
-            self.factors = [_more_factors(old, keys) for old in known]
+            fresh = Factors.fresh(self._signals * keys)
+            self.factors = _taken(fresh, self.factors, keys, range(self._signals), self._keys)
         if self._manner.calibration and keys <= PRETENDED_AT_MOST:
             pretended = self.silences or [Interruptions.fresh(0, BELIEF) for _ in range(self._signals)]
             self.silences = [_more_silences(old, keys) for old in pretended]
@@ -49,13 +50,13 @@ class Model:
 
     def observe(self, series: Series, fresh: Ints, moved: Floats, elapsed: Floats, gap: float) -> None:
         """Learn from a tick: the changes of the keys that said something, over so many seconds each."""
+        if self.factors is not None:
+            standard = np.full((self._signals, self._keys), np.nan)
+            sigma = np.sqrt(series.variance[:, fresh] * elapsed)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                standard[:, fresh] = np.where(sigma > 0, moved / sigma, np.nan)
+            self.factors.observe(standard.ravel())
         for signal in range(self._signals):
-            sigma = np.sqrt(series.variance[signal, fresh] * elapsed)
-            if self.factors:
-                standard = np.full(self._keys, np.nan)
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    standard[fresh] = np.where(sigma > 0, moved[signal] / sigma, np.nan)
-                self.factors[signal].observe(standard)
             if self.silences:
                 said = np.full(self._keys, np.nan)
                 said[fresh] = np.where(series.there[signal, fresh], series.value[signal, fresh], np.nan)
@@ -64,11 +65,12 @@ class Model:
 
     def motions(self, series: Series) -> Motions:
         """How the keys move, by themselves and together."""
-        if not self.factors:
+        if self.factors is None:
             return Motions(series.time, series.drift, series.variance)
-        both = [_with_doubt(factors) for factors in self.factors]
-        loadings, own = tuple(np.stack([b[i] for b in both]) for i in (0, 1))
-        return Motions(series.time, series.drift, series.variance, loadings, own)
+        loadings, own = _with_doubt(self.factors)
+        shape = (self._signals, self._keys)
+        by_signal = loadings.reshape(*shape, loadings.shape[1]), own.reshape(shape)
+        return Motions(series.time, series.drift, series.variance, *by_signal)
 
     def drifted(self, series: Series, silent: Bools, now: int, gap: float) -> Floats:
         """How far silent keys have gone since they were heard of, by signal and key (equation 13)."""
@@ -93,16 +95,16 @@ class Model:
         """Take over what is known of signals; ``origin`` says where each was, or -1."""
         self._keys = before._keys
         if self._manner.covariance:
-            old = [before.factors[o] if 0 <= o < len(before.factors) else None for o in origin]
-            self.factors = [f if f is not None else Factors.fresh(self._keys) for f in old]
+            fresh = Factors.fresh(self._signals * self._keys)
+            self.factors = _taken(fresh, before.factors, self._keys, origin, self._keys)
         if before.silences or (self._manner.calibration and self._keys <= PRETENDED_AT_MOST):
             kept = [before.silences[o] if 0 <= o < len(before.silences) else None for o in origin]
             self.silences = [s if s is not None else Interruptions.fresh(self._keys, BELIEF) for s in kept]
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         found: dict[str, npt.NDArray[np.generic]] = {"keys": np.array(self._keys)}
-        for place, factors in enumerate(self.factors):
-            found |= {f"factors.{place}.{n}": a for n, a in factors.to_arrays().items()}
+        if self.factors is not None:
+            found |= {f"factors.0.{n}": a for n, a in self.factors.to_arrays().items()}
         for place, silences in enumerate(self.silences):
             found |= {f"silences.{place}.{n}": a for n, a in silences.to_arrays().items()}
         return found
@@ -111,10 +113,11 @@ class Model:
         keys = int(arrays["keys"])
         # what is switched off now was perhaps not then, and the other way round
         if self._manner.covariance:
-            self.factors = [Factors.from_arrays(a) for a in _parts("factors", arrays)]
+            kept = [Factors.from_arrays(a) for a in _parts("factors", arrays)]
+            self.factors = kept[0] if kept and len(kept[0].squares) == self._signals * keys else None
         if self._manner.calibration:
             self.silences = [Interruptions.from_arrays(a) for a in _parts("silences", arrays)]
-        complete = (bool(self.factors) or not self._manner.covariance) and (
+        complete = (self.factors is not None or not self._manner.covariance) and (
             bool(self.silences) or not self._manner.calibration
         )
         self._keys = keys if complete else 0
@@ -123,9 +126,9 @@ class Model:
 def _with_doubt(factors: Factors) -> tuple[Floats, Floats]:
     """Loadings and own shares; at first with one more factor, for what has not been seen yet."""
     loadings, own = factors.correlations()
-    doubt = UNSEEN * max(0.0, 1 - factors.seen / SEEN_TICKS)
-    common = np.full((len(own), 1), np.sqrt(doubt))
-    return np.concatenate([loadings * np.sqrt(1 - doubt), common], axis=1), own * (1 - doubt)
+    doubt = UNSEEN * np.maximum(0.0, 1 - factors.heard / SEEN_TICKS)
+    common = np.sqrt(doubt)[:, None]
+    return np.concatenate([loadings * np.sqrt(1 - doubt)[:, None], common], axis=1), own * (1 - doubt)
 
 
 def _parts(name: str, arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[dict[str, Floats]]:
@@ -137,10 +140,17 @@ def _parts(name: str, arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[dic
     return [found[place] for place in sorted(found)]
 
 
-def _more_factors(old: Factors, keys: int) -> Factors:
-    fresh, known = Factors.fresh(keys), len(old.squares)
-    if known and old.loadings.shape[1] == fresh.loadings.shape[1]:
-        fresh.loadings[:known], fresh.squares[:known], fresh.seen = old.loadings, old.squares, old.seen
+def _taken(fresh: Factors, old: Factors | None, keys: int, origin: Sequence[int], known: int) -> Factors:
+    """Fresh factors with what is known: of so many keys, of each signal where it was, or -1."""
+    if old is None or not known or old.loadings.shape[1] != fresh.loadings.shape[1]:
+        return fresh
+    for place, source in enumerate(origin):
+        if source >= 0:
+            into = slice(place * keys, place * keys + known)
+            out = slice(source * known, (source + 1) * known)
+            for name in ("loadings", "squares", "heard"):
+                getattr(fresh, name)[into] = getattr(old, name)[out]
+    fresh.seen = old.seen
     return fresh
 
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from slackwater.plan.current import CurrentPlan
 from slackwater.planners.manner import Manner
-from slackwater.runtime.current.evaluating import Tick
 from slackwater.runtime.current.history import History
 from slackwater.runtime.current.matrix import Values
 from slackwater.runtime.current.model import Model
+from slackwater.runtime.current.tick import Tick
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, Bools, Ints, Series
 
@@ -76,13 +76,13 @@ class Pulse:
         model, gap = self.model, self.gap / 1e6
         model.grow(series.size)
         gone, spread = np.zeros(series.value.shape), np.zeros(series.value.shape)
-        values = Values(series.value, series.there, series.known)
+        values = held = Values(series.value, series.there, series.known)
         if silent.any():
             gone = model.drifted(series, silent, now, gap)
             spread = model.spread(series, silent, now, self.resting / 1e6, gap)
             values = Values(series.value + gone, series.there, series.known)
         found = Tick(
-            now, self.gap, model.motions(series), values, silent, history, LONGEST_TICKS * self.gap,
+            now, self.gap, model.motions(series), values, held, silent, history, LONGEST_TICKS * self.gap,
             self.resting, gone, spread, self.manner, self.number,
             max(1, min(self.number, self._pace.items) - 1) * gap,
         )  # fmt: skip

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slackwater.planners.deferring import ItemLoad, Rules, evaluate_every
+from slackwater.planners.deferring import ItemLoad, Rules, evaluate_every, leaving
 from slackwater.planners.evaluations import affordable
 from slackwater.runtime.current.deferred import DeferredQuery
-from slackwater.runtime.current.evaluating import Sharded, Tick, bound_of
+from slackwater.runtime.current.extremes import said_by
 from slackwater.runtime.current.item import DeferredItem
 from slackwater.runtime.current.moving import LANDMARK_TICKS
+from slackwater.runtime.current.tick import Tick, bound_of
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, Ints
 
@@ -74,10 +75,10 @@ def run_due(
 def _before_it_is_forgotten(item: DeferredItem, tick: Tick) -> Ints:
     """Extremes since a landmark whose last evaluation is so many ticks ago that it is time for another."""
     history = tick.history
-    if item.move is None or item.move.since is None or history is None or history.count <= LOOKED_AT:
+    if item.landmarks is None or history is None or history.count <= LOOKED_AT:
         return np.empty(0, np.int64)
-    oldest = history.times[history.count - LOOKED_AT]
-    return np.flatnonzero((item.at < oldest) & (item.at > LONG_BEFORE))
+    oldest, at = history.times[history.count - LOOKED_AT], item.landmarks.at[0]
+    return np.flatnonzero((at < oldest) & (at > LONG_BEFORE))
 
 
 def _affordable(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> Sequence[_Due]:
@@ -109,13 +110,18 @@ def _affordable(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> Se
 
 def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rules) -> float:
     """Evaluate all groups of an item, and deliver those that have left their bound."""
-    matrix = query.matrix
-    if isinstance(matrix, Sharded):
-        value = matrix.value_of(item.aggregate, tick.values)
-    else:
-        value = item.aggregate.value(matrix, tick.values)
+    everything, read = np.arange(query.matrix.size), 1
+    if item.move is not None and tick.history is not None:
+        times, size = tick.history.times, item.move.size
+        read = 2 if size is None else 1 + len(times) - int(np.searchsorted(times, tick.now - size))
+    value, known = said_by(query.matrix, query.asked(item, tick, everything))
+    if item.landmarks is not None:
+        item.landmarks.note(everything, known, tick.now, tick.gap)
+    cached = item.value
+    if query.contract.extrapolate and item.move is None:
+        cached = cached + item.drift * np.maximum((tick.now - item.at) / 1e6, 0.0)
     with np.errstate(invalid="ignore"):
-        left = np.abs(value - item.value) > bound_of(query.contract, item.value)
+        left = np.abs(value - cached) > bound_of(query.contract, item.value)
     fresh = item.due <= tick.now
     silent = query.matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(len(left), bool)
     changed = (np.isnan(value) != np.isnan(item.value)) | (silent & fresh)
@@ -125,7 +131,7 @@ def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rule
     if len(rows):
         query.evaluate(item, tick, rows, learns=False)
     cost = float(query.costs(item, tick, rules.costs, rows).sum())
-    return cost + rules.costs.entry * query.matrix.entries + rules.costs.look * len(value)
+    return cost + rules.costs.entry * query.matrix.entries * read + rules.costs.look * len(value)
 
 
 def name_of(query: DeferredQuery, item: DeferredItem) -> str:
@@ -138,19 +144,28 @@ def items_for_every(queries: Sequence[DeferredQuery], gap: float, rules: Rules) 
     for query in queries:
         for item in query.items:
             known = np.flatnonzero(~np.isnan(item.variance))
-            if item.move is not None or not len(known) or query.contract.extrapolate:
+            if not len(known):
                 continue
-            rows = known[:: max(1, len(known) // SAMPLE)]
-            wait = np.maximum(item.due[rows] - item.at[rows], 0).astype(np.float64) / 1e6
-            load = ItemLoad(
-                len(item.value),
-                query.matrix.entries / max(1, query.matrix.size),
-                wait,
-                bound_of(query.contract, item.value[rows]),
-                item.drift[rows],
-                item.variance[rows],
-            )
+            load = _load(query, item, known[:: max(1, len(known) // SAMPLE)], gap)
             name = name_of(query, item)
             if evaluate_every(load, gap, rules.costs, name in rules.every):
                 found.append(name)
     return tuple(found)
+
+
+def _load(query: DeferredQuery, item: DeferredItem, rows: Ints, gap: float) -> ItemLoad:
+    """What an item costs, by a sample of its groups."""
+    wait = np.maximum(item.due[rows] - item.at[rows], 0).astype(np.float64) / 1e6
+    groups, entries = len(item.value), query.matrix.entries / max(1, query.matrix.size)
+    move, bound = item.move, bound_of(query.contract, item.value[rows])
+    follows = query.contract.extrapolate and move is None
+    moves = leaving(bound, np.zeros(len(rows)) if follows else item.drift[rows], item.variance[rows])
+    if move is None:
+        return ItemLoad(groups, entries, wait, moves)
+    if move.size is None:
+        passed = np.minimum(moves, (1 - query.contract.belief) / np.maximum(wait, gap))
+        # each look reads what came since the one before
+        return ItemLoad(groups, entries, wait, passed, 1 + float(np.mean(np.maximum(wait / gap, 1.0))), 2.0)
+    # with what leaves the window an extreme changes too, no more often than it is looked at
+    window = 1 + move.size / 1e6 / gap
+    return ItemLoad(groups, entries, wait, np.minimum(moves, 1 / np.maximum(wait, gap)), window, window)

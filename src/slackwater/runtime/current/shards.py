@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slackwater.runtime.current.evaluating import Asked, Evaluated, evaluate, plan
-from slackwater.runtime.current.linear import Aggregate
+from slackwater.runtime.current.evaluating import evaluate, plan
+from slackwater.runtime.current.extremes import said
 from slackwater.runtime.current.matrix import Called, Matrix, Values
+from slackwater.runtime.current.tick import Asked, Evaluated
 from slackwater.spark.execute import SparkSession
 from slackwater.spark.shards import map_shards
 from slackwater.statistics.diffusion import Floats
@@ -134,8 +135,10 @@ class ShardedMatrix(Matrix):
     def digest(self) -> Ints:
         return np.concatenate(self._map(_digest, None))
 
-    def value_of(self, aggregate: Aggregate, values: Values) -> Floats:
-        return np.concatenate(self._map(_value, (aggregate, values)))
+    def said(self, asked: Asked) -> tuple[Floats, Floats]:
+        asked = asked if asked.move is not None else _without_past(asked)
+        found = self._ask(_said, asked, np.arange(self.size))
+        return np.concatenate([value for value, _ in found]), np.concatenate([known for _, known in found])
 
     def rows_with(self, keys: Bools) -> Bools:
         return np.concatenate(self._map(_rows_with, keys))
@@ -163,8 +166,9 @@ def _calls(matrix: Matrix, values: Values) -> tuple[list[Called], Bools, Ints]:
     return matrix.all_calls(values)
 
 
-def _value(matrix: Matrix, given: tuple[Aggregate, Values]) -> Floats:
-    return given[0].value(matrix, given[1])
+def _said(matrix: Matrix, given: tuple[Asked, Floats]) -> tuple[Floats, Floats]:
+    found = said(_own(given), matrix)
+    return found.value, found.known
 
 
 def _digest(matrix: Matrix, _: None) -> Ints:

@@ -169,6 +169,10 @@ class CurrentValues:
         if repaired and self.history is not None:
             for query in self.exact.values():
                 query.repaired(self.history)
+            keys = np.zeros(self.series.size, bool)
+            keys[key] = True
+            for deferred in self.deferred.values():
+                deferred.repaired(keys, int(times.min()), self.history.reach)
 
     def _signals(self, table: pa.Table) -> tuple[np.ndarray, Bools]:
         return self._as_signals(table, self.series.signals)
