@@ -165,14 +165,14 @@ def test_pretended_interruptions_learn_drift_and_spread() -> None:
         if tick in (1000, 3000):
             known = Interruptions.from_arrays(known.to_arrays())
         # the drift is right, the variance a quarter of the true one
-        known.observe(row, trend, np.full(4, 0.75), 1.0)
+        known.observe(row, trend, np.full(4, 0.75), np.zeros(4), 1.0)
         if tick > 2000 and tick + 16 < len(values):
             ticks = np.full(4, 16.0)
-            said = row + known.drifted(trend, ticks, 1.0)
+            said = row + known.gone(trend, np.zeros(4), ticks, 1.0)
             width = 1.645 * known.sigma(np.full(4, 0.75), ticks) * 4.0
             inside.append(np.abs(values[tick + 16] - said) <= width)
     assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
-    assert known.trust()[4] > 0.8
+    assert known.trust()[0][4] > 0.8
 
 
 class TestSimulation:
@@ -250,3 +250,34 @@ def test_series_that_come_later_are_learnt_as_fast_as_the_first() -> None:
     both = csr_array(np.array([[0.0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, -1]]))
     found = factors.variance_of(both, np.ones(6))
     np.testing.assert_allclose(found, [3.62, 0.38], atol=0.25)
+
+
+@pytest.mark.parametrize("series", [2, 6])
+def test_silent_series_are_told_by_the_others(series: int) -> None:
+    loadings = np.full((series, 1), 0.9)
+    factors = Factors.fresh(series)
+    for moves in factor_moves(4000, loadings, seed=6):
+        factors.observe(moves)
+    tried = factor_moves(3000, loadings, seed=7)
+    told = np.stack([factors.told(np.where(np.arange(series) < 1, np.nan, moves)) for moves in tried])
+    error = tried[:, 0] - told[:, 0]
+    # what the best prediction by the others leaves: 1 - 0.81² / (0.81 + 0.19 / others)
+    left = 1 - 0.81**2 * (series - 1) / (0.81 * (series - 1) + 0.19)
+    assert np.mean(np.square(error)) == pytest.approx(left, rel=0.15)
+    heard = np.stack([factors.told(moves) for moves in tried])
+    np.testing.assert_allclose(heard[:, 0], told[:, 0], atol=1e-9), "its own move has no part in it"
+
+
+def test_what_others_tell_is_trusted_as_far_as_it_has_held() -> None:
+    rng = np.random.default_rng(29)
+    for worth in (1.0, 0.5, 0.0):
+        known, value, path = Interruptions.fresh(3), np.zeros(3), np.zeros(3)
+        for _ in range(4000):
+            told = rng.normal(size=3)
+            path = path + told
+            value = value + worth * told + 0.3 * rng.normal(size=3)
+            known.observe(value, np.zeros(3), np.ones(3), path, 1.0)
+        assert known.trust()[1] == pytest.approx(worth, abs=0.08)
+        # what is left is as wide as what others do not tell
+        spread = np.exp(known.log_spread[0])
+        assert spread == pytest.approx(0.3, rel=0.3)

@@ -143,3 +143,17 @@ def test_two_signals_of_a_key_that_move_together(sign: str, variance: float):
     weights = [csr_array(np.ones((1, 2))), csr_array(np.full((1, 2), 1.0 if sign == "+" else -1.0))]
     _, found = motion(weights, model.motions(series), 1)
     assert found[0] == pytest.approx(variance, abs=0.8), "4 if they were independent"
+
+
+@pytest.mark.parametrize("contract", ["EXACT", "DRIFT 0 BELIEF 90%"])
+@pytest.mark.parametrize("others", [(), (25,), (5, 21, 29)])
+def test_what_others_said_does_not_change_an_extreme(contract: str, others: tuple[int, ...]):
+    """The value of key 0 stands from tick to tick, whether or not something else comes in between."""
+    values, ask = prepared(
+        f"CREATE QUERY q AS SELECT k AS g, max_over(SUM(x), '10 seconds') AS a FROM LATEST(t) GROUP BY k WITH {contract};",
+        weights=[(0, 0, 1.0)],
+    )
+    rows = [(1, 0, 100.0), (30, 0, 1.0), (35, 0, 2.0), (41, 0, 3.0), *((t, 1, 7.0) for t in others)]
+    found = run(values, ask, items(sorted(rows)), 0, 60)
+    said = {int(a.at.timestamp()): a.value for a in found}
+    assert [said[t] for t in (1, 30, 35, 41)] == [100, 100, 100, 3]

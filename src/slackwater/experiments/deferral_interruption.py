@@ -102,25 +102,47 @@ def _claims(series: Series, sizes: Sizes) -> Iterator[Claim]:
     weights = queries(width, sizes.queries, SEED).toarray()
     known, paper = estimates(series, ITEMS), estimates(series, PAPER_ITEMS)
     factors, pretended = Factors.fresh(width), Interruptions.fresh(width, BELIEF)
-    spread = np.sqrt(known.variance * series.tick_s)
+    spread, path = np.sqrt(known.variance * series.tick_s), np.zeros(width)
     learnt = min(LEARNT, ticks // 3)
     for tick in range(1, ticks - MINUTES[-1]):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            moves = (series.values[tick] - series.values[tick - 1]) / spread[tick - 1]
-        heard = series.fresh[tick]
-        factors.observe(np.where(heard & (spread[tick - 1] > 0), moves, np.nan))
-        there = np.where(heard, series.values[tick], np.nan)
-        pretended.observe(there, known.drift[tick], known.variance[tick], series.tick_s)
+        moves = _moves(series, spread, tick)
+        path += np.nan_to_num(factors.told(moves) * spread[tick - 1])
+        factors.observe(moves)
+        there = np.where(series.fresh[tick], series.values[tick], np.nan)
+        pretended.observe(there, known.drift[tick], known.variance[tick], path, series.tick_s)
         if tick >= learnt and tick % sizes.every == 0:
             query = weights[rng.integers(len(weights))]
             for silent in SILENT:
                 lost = rng.choice(np.flatnonzero(query), silent, replace=False)
+                told = _told(series, spread, factors, lost, tick)
                 for minutes in MINUTES:
                     later = series.values[tick + minutes]
-                    ours = _ours(series, known, factors, pretended, query, lost, tick, minutes)
+                    model = (factors, pretended, told[minutes])
+                    ours = _ours(series, known, model, query, lost, tick, minutes)
                     theirs = _papers(series, paper, query, lost, tick, minutes)
                     truth = float(query[lost] @ later[lost])
                     yield Claim(silent, minutes, ours[0] - truth, ours[1], theirs[0] - truth, theirs[1])
+
+
+def _moves(series: Series, spread: Floats, tick: int) -> Floats:
+    """Increments over their standard deviations, NaN where nothing was heard."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moves = (series.values[tick] - series.values[tick - 1]) / spread[tick - 1]
+    return np.where(series.fresh[tick] & (spread[tick - 1] > 0), moves, np.nan)
+
+
+def _told(
+    series: Series, spread: Floats, factors: Factors, lost: NDArray[np.intp], tick: int
+) -> dict[int, Floats]:
+    """How far silent series have gone since a tick as those say that are heard, by minutes."""
+    path, found = np.zeros(len(spread[tick])), {}
+    for minutes in range(1, MINUTES[-1] + 1):
+        moves = _moves(series, spread, tick + minutes)
+        moves[lost] = np.nan
+        path = path + np.nan_to_num(factors.told(moves) * spread[tick])
+        if minutes in MINUTES:
+            found[minutes] = path
+    return found
 
 
 def _papers(
@@ -136,19 +158,23 @@ def _papers(
 def _ours(
     series: Series,
     known: Estimates,
-    factors: Factors,
-    pretended: Interruptions,
+    model: tuple[Factors, Interruptions, Floats],
     query: Floats,
     lost: NDArray[np.intp],
     tick: int,
     after: int,
 ) -> tuple[float, float]:
-    """The same, as the runtime does it: what has held of drifts and silences, keys that move together."""
+    """The same, as the runtime does it: what has held of drifts and of what others tell, and of silences."""
+    factors, pretended, told = model
     lasting = np.full(series.values.shape[1], float(after))
-    went_on = series.values[tick] + pretended.drifted(known.drift[tick], lasting, series.tick_s)
+    went_on = series.values[tick] + pretended.gone(known.drift[tick], told, lasting, series.tick_s)
     sigma = pretended.sigma(known.variance[tick], lasting) * np.sqrt(after * series.tick_s)
-    loadings, own = factors.correlations()
+    heard = np.ones(len(sigma), bool)
+    heard[lost] = False
+    loadings, own = factors.untold(heard, 1 - pretended.shares(lasting)[1])
     share = np.zeros(len(went_on))
     share[lost] = query[lost] * sigma[lost]
     variance = np.square(share @ loadings).sum() + np.square(share) @ own
+    rho = pretended.together(lasting)[0]
+    variance = (1 - rho) * variance + rho * share.sum() ** 2
     return float(query[lost] @ went_on[lost]), float(-ndtri((1 - BELIEF) / 2) * np.sqrt(variance))

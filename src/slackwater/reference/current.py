@@ -65,7 +65,10 @@ class CurrentGrouping(Grouping):
 
     def _extreme(self, node: exp.Expr, key: Key) -> Value:
         history = read_history(node)
-        reached = [tick for tick in self._ticks if tick >= history.first(self.tick)]
+        first = history.first(self.tick)
+        # what was said before and still stood counts too
+        stood = [tick for tick in self._ticks if tick <= first][-1:] if first <= self.tick else []
+        reached = stood + [tick for tick in self._ticks if tick > first]
         text = history.expression.sql("spark")
         return history.extreme(self._at(tick).value(history.expression, text, key) for tick in reached)
 

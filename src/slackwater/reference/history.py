@@ -29,7 +29,7 @@ class History:
     since: int | None
 
     def first(self, now: int) -> int:
-        """The earliest tick that counts at a tick; both are in microseconds, and both ends belong to it."""
+        """The earliest time that counts at a tick; both are in microseconds, and both ends belong to it."""
         if self.length is not None:
             return now - self.length
         assert self.since is not None

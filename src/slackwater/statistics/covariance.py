@@ -26,6 +26,7 @@ FIRST_LOADING = 0.5
 OWN_LEAST = 1e-3
 """Of the variance of a series, the share that is its own whatever the factors explain."""
 TINY = 1e-300
+TINY_SHARE = 1e-9
 LARGEST = 6.0
 """Standardised increments are cut off there: one jump of one series says little about the others."""
 
@@ -130,6 +131,55 @@ class Factors:
         together = weights @ (loadings * sigma[:, None])
         alone = weights.power(2) @ (own * np.square(sigma))
         return np.asarray(np.square(together).sum(axis=1) + alone)
+
+    def told(self, moves: Floats) -> Floats:
+        """What the moves of the other series say about that of each, all over their standard deviations.
+
+        ``moves`` are increments over one tick, NaN where nothing was heard. A series' own move has no part in
+        what is said of it, so that one which is heard can be taken for one that is not.
+
+        >>> factors = Factors(np.full((3, 1), 0.9), np.ones(3), np.full(3, 3000.0), seen=3000.0)
+        >>> factors.told(np.array([1.0, 1.0, np.nan])).round(2)
+        array([0.81, 0.81, 0.89])
+        """
+        loadings, own = self.correlations()
+        there = np.isfinite(moves)
+        known = np.where(there, moves, 0.0).clip(-LARGEST, LARGEST)
+        weighed, doubt = self._known(there, loadings, own)
+        said = loadings @ (doubt @ (weighed.T @ known))
+        itself = np.minimum(((weighed @ doubt) * loadings).sum(axis=1), 1 - OWN_LEAST)
+        return np.asarray((said - itself * known) / (1 - itself))
+
+    def untold(self, there: NDArray[np.bool_], left: Floats) -> tuple[Floats, Floats]:
+        """Loadings (n, 2r) and own variances (n,) of what is not known of series while others are heard.
+
+        ``left`` is the share (n,) of what is told that does not hold. They are such that every series would
+        have a variance of 1 if it alone were silent: where several are, less is told of each.
+
+        >>> factors = Factors(np.full((4, 1), 0.9), np.ones(4), np.full(4, 3000.0), seen=3000.0)
+        >>> for heard in ([True, True, True, False], [True, False, False, False]):
+        ...     loadings, own = factors.untold(np.array(heard), np.zeros(4))
+        ...     print((np.square(loadings).sum(axis=1) + own).round(2)[3])
+        1.0
+        1.38
+        """
+        loadings, own = self.correlations()
+        _, doubt = self._known(there, loadings, own)
+        unit = np.eye(len(doubt))
+        roots = (np.linalg.cholesky(m + TINY_SHARE * unit) for m in (doubt, unit - doubt))
+        found = np.concatenate([loadings @ next(roots), left[:, None] * (loadings @ next(roots))], axis=1)
+        _, least = self._known(np.ones(len(own), bool), loadings, own)
+        alone = ((loadings @ least) * loadings).sum(axis=1)
+        alone = alone / np.maximum(1 - alone / np.maximum(own, OWN_LEAST), OWN_LEAST)
+        common = np.square(loadings).sum(axis=1)
+        total = alone + np.square(left) * np.maximum(common - alone, 0.0) + own
+        return np.asarray(found / np.sqrt(total)[:, None]), own / total
+
+    @staticmethod
+    def _known(there: NDArray[np.bool_], loadings: Floats, own: Floats) -> tuple[Floats, Floats]:
+        """Loadings over own variances where a series is heard, and the factors' variance given them."""
+        weighed = np.where(there, 1 / np.maximum(own, OWN_LEAST), 0.0)[:, None] * loadings
+        return weighed, np.asarray(np.linalg.inv(np.eye(loadings.shape[1]) + weighed.T @ loadings), float)
 
     def to_arrays(self) -> dict[str, Floats]:
         """All that is to be saved."""

@@ -46,7 +46,7 @@ def evaluate(asked: Asked, matrix: Matrix) -> Evaluated:
     modelled = matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(matrix.size, bool)
     width = bound
     if modelled.any():
-        doubt = spread(weights, np.nan_to_num(tick.spread), tick.series, matrix.size)
+        doubt = spread(weights, np.nan_to_num(tick.spread), tick.unheard, matrix.size)
         # of a key that was hardly heard nobody knows how far it is
         doubt[depends(weights, np.isnan(tick.spread) & tick.silent, matrix.size)] = np.inf
         width = np.where(modelled, ndtri((1 + contract.belief) / 2) * np.sqrt(doubt), bound)

@@ -16,6 +16,15 @@ BYTES_AT_MOST = 4_000_000_000
 """What the values of all keys over the longest window may take."""
 
 
+def standing(times: Ints, at: int) -> int:
+    """The place of the tick whose values stand at a time; 0 where there is none yet.
+
+    >>> [standing(np.array([10, 20, 30]), at) for at in (5, 10, 19, 20, 99)]
+    [0, 0, 0, 1, 2]
+    """
+    return max(0, int(np.searchsorted(times, at, side="right")) - 1)
+
+
 class History:
     """The values of all keys at each tick of the last ``span`` microseconds, and at no fewer than some ticks.
 
@@ -59,13 +68,13 @@ class History:
         """The first tick that is sure to be kept: how far the past reaches must not depend on memory."""
         if not self.count:
             return 0
-        spanned = int(np.searchsorted(self.times, self.times[-1] - self.span))
+        spanned = standing(self.times, int(self.times[-1]) - self.span)
         return max(0, min(spanned, self.count - self.ticks_at_least))
 
     def _make_room(self, now: int, keys: int) -> None:
         if self.count == len(self.time):
-            first = np.searchsorted(self.times, now - self.span)
-            kept = slice(max(0, min(int(first), self.count - self.ticks_at_least)), self.count)
+            first = standing(self.times, now - self.span)
+            kept = slice(max(0, min(first, self.count - self.ticks_at_least)), self.count)
             held = kept.stop - kept.start
             capacity = max(16, 2 * (held + 1))
             self._check(capacity, keys)
@@ -113,8 +122,11 @@ class History:
         return changed
 
     def window(self, low: int, high: int) -> tuple[Ints, Values]:
-        """The ticks from low to high, both included, and what the keys said: by signal, key and tick."""
-        first = max(self._reach(), int(np.searchsorted(self.times, low)))
+        """The ticks from low to high, both included, and the one before them unless there is one at low.
+
+        What was said then still stood at low. By signal, key and tick: what the keys said.
+        """
+        first = max(self._reach(), standing(self.times, low))
         stop = int(np.searchsorted(self.times, high, side="right"))
         known = self.item[first:stop].T > LONG_BEFORE
         value = np.moveaxis(self.value[first:stop], 0, -1)

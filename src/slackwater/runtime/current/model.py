@@ -33,6 +33,10 @@ class Model:
         self.factors: Factors | None = None
         """Of all signals of all keys, the keys of the first signal first."""
         self.silences: list[Interruptions] = []
+        self.path: Floats = np.zeros((signals, 0))
+        """By signal and key: how far the others say that it has gone since the beginning."""
+        self.heard_at: Floats = np.zeros((signals, 0))
+        """What the path was when the key was last heard of."""
 
     def grow(self, keys: int) -> None:
         """Make places for more keys; what is known of the others stays."""
@@ -46,6 +50,9 @@ class Model:
             self.silences = [_more_silences(old, keys) for old in pretended]
         else:
             self.silences = []
+        more = np.zeros((self._signals, keys - self.path.shape[1]))
+        self.path = np.concatenate([self.path, more], axis=1)
+        self.heard_at = np.concatenate([self.heard_at, more], axis=1)
         self._keys = keys
 
     def observe(self, series: Series, fresh: Ints, moved: Floats, elapsed: Floats, gap: float) -> None:
@@ -55,13 +62,17 @@ class Model:
             sigma = np.sqrt(series.variance[:, fresh] * elapsed)
             with np.errstate(divide="ignore", invalid="ignore"):
                 standard[:, fresh] = np.where(sigma > 0, moved / sigma, np.nan)
+            if self.silences:
+                told = self.factors.told(standard.ravel()).reshape(standard.shape)
+                self.path += np.nan_to_num(told * np.sqrt(series.variance * gap))
+                self.heard_at[:, fresh] = self.path[:, fresh]
             self.factors.observe(standard.ravel())
         for signal in range(self._signals):
             if self.silences:
                 said = np.full(self._keys, np.nan)
                 said[fresh] = np.where(series.there[signal, fresh], series.value[signal, fresh], np.nan)
                 drift, variance = series.drift[signal], series.variance[signal]
-                self.silences[signal].observe(said, drift, variance, gap)
+                self.silences[signal].observe(said, drift, variance, self.path[signal], gap)
 
     def motions(self, series: Series) -> Motions:
         """How the keys move, by themselves and together."""
@@ -72,14 +83,40 @@ class Model:
         by_signal = loadings.reshape(*shape, loadings.shape[1]), own.reshape(shape)
         return Motions(series.time, series.drift, series.variance, *by_signal)
 
-    def drifted(self, series: Series, silent: Bools, now: int, gap: float) -> Floats:
+    def unheard(self, series: Series, silent: Bools, now: int, gap: float) -> Motions:
+        """How the keys move while some are silent: beside what is told of these by the others."""
+        found = self.motions(series)
+        if self.factors is None or not self.silences or found.loadings is None or found.own is None:
+            return found
+        shape = self.path.shape
+        ticks = np.where(silent, (now - series.time) / 1e6, 0.0) / gap
+        left = np.stack([1 - s.shares(ticks)[1] for s in self.silences])
+        heard = np.broadcast_to(~silent, shape)
+        loadings, own = self.factors.untold(heard.ravel(), left.ravel())
+        loadings, own = loadings.reshape(*shape, loadings.shape[1]), own.reshape(shape)
+        together = np.stack([s.together(ticks) for s in self.silences])
+        own = own * (1 - together)
+        loadings = loadings * np.sqrt(1 - together)[:, :, None]
+        loadings = np.concatenate([loadings, np.sqrt(together)[:, :, None]], axis=2)
+        # keys that are heard go on as they do
+        more = np.zeros((*shape, loadings.shape[2] - found.loadings.shape[2]))
+        as_ever = np.concatenate([found.loadings, more], axis=2)
+        loadings = np.where(silent[:, None], loadings, as_ever)
+        return Motions(found.time, found.drift, found.variance, loadings, np.where(silent, own, found.own))
+
+    def gone(self, series: Series, silent: Bools, now: int, gap: float) -> Floats:
         """How far silent keys have gone since they were heard of, by signal and key (equation 13)."""
         seconds = np.where(silent, (now - series.time) / 1e6, 0.0)
         if not self.silences:
             return np.asarray(series.drift * seconds)
-        ticks = seconds / gap
-        gone = [s.drifted(series.drift[i], ticks, gap) for i, s in enumerate(self.silences)]
+        ticks, told = seconds / gap, self.path - self.heard_at
+        gone = [s.gone(series.drift[i], told[i], ticks, gap) for i, s in enumerate(self.silences)]
         return np.where(silent, np.stack(gone), 0.0)
+
+    def repaired(self, keys: Ints, ago: Floats) -> None:
+        """Rows of keys came late, that are so many ticks old: what others told since then counts."""
+        for signal, silences in enumerate(self.silences):
+            self.heard_at[signal, keys] = silences.path_ago(keys, ago, self.path[signal, keys])
 
     def spread(self, series: Series, silent: Bools, now: int, ahead: float, gap: float) -> Floats:
         """The standard deviation of each key up to some seconds ahead; silent ones since they were heard."""
@@ -100,9 +137,19 @@ class Model:
         if before.silences or (self._manner.calibration and self._keys <= PRETENDED_AT_MOST):
             kept = [before.silences[o] if 0 <= o < len(before.silences) else None for o in origin]
             self.silences = [s if s is not None else Interruptions.fresh(self._keys, BELIEF) for s in kept]
+        self.path, self.heard_at = (
+            np.stack([old[o] if o >= 0 else np.zeros(self._keys) for o in origin])
+            if origin
+            else np.zeros((0, self._keys))
+            for old in (before.path, before.heard_at)
+        )
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        found: dict[str, npt.NDArray[np.generic]] = {"keys": np.array(self._keys)}
+        found: dict[str, npt.NDArray[np.generic]] = {
+            "keys": np.array(self._keys),
+            "path": self.path,
+            "heard_at": self.heard_at,
+        }
         if self.factors is not None:
             found |= {f"factors.0.{n}": a for n, a in self.factors.to_arrays().items()}
         for place, silences in enumerate(self.silences):
@@ -111,6 +158,7 @@ class Model:
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
         keys = int(arrays["keys"])
+        self.path, self.heard_at = (np.array(arrays[n], np.float64) for n in ("path", "heard_at"))
         # what is switched off now was perhaps not then, and the other way round
         if self._manner.covariance:
             kept = [Factors.from_arrays(a) for a in _parts("factors", arrays)]

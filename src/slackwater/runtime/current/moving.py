@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from slackwater.errors import RunError
 from slackwater.plan.model import Move
-from slackwater.runtime.current.history import BYTES_AT_MOST
+from slackwater.runtime.current.history import BYTES_AT_MOST, standing
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import Ints
 
@@ -46,7 +46,8 @@ class Moving:
         size, since = self.move.size, self.move.since
         low = now - size if size is not None else since
         assert low is not None
-        first = int(np.searchsorted(self.time[: self.count], low))
+        # what stood at the beginning counts; before a landmark nothing does
+        first = standing(self.time[: self.count], low) if now >= (since or now) else self.count
         found: Floats = self._best.reduce(self.said[first : self.count], axis=0, initial=np.nan)
         return found if size is not None else self._best(found, self.before)
 
@@ -65,10 +66,10 @@ class Moving:
     def _make_room(self, now: int, groups: int) -> None:
         if self.count == len(self.time):
             size = self.move.size
-            first = int(np.searchsorted(self.time[: self.count], now - size)) if size is not None else 0
-            first = first if size is not None else max(0, self.count - LANDMARK_TICKS)
+            times = self.time[: self.count]
+            first = max(0, self.count - LANDMARK_TICKS) if size is None else standing(times, now - size)
             if size is None and first:
-                gone = self.said[:first][self.time[:first] >= (self.move.since or 0)]
+                gone = self.said[standing(times, self.move.since or 0) : first]
                 self.before = self._best(self.before, self._best.reduce(gone, axis=0, initial=np.nan))
             held = self.count - first
             capacity = max(16, 2 * (held + 1))

@@ -63,6 +63,12 @@ class Pulse:
         self._changed = _widened(self._changed, size)
         self._changed[keys] = True
 
+    def repaired(self, keys: Ints, series: Series) -> None:
+        """Take note of keys that were heard of later than was known."""
+        if self.last is not None and len(keys):
+            self.model.grow(series.size)
+            self.model.repaired(keys, np.maximum(self.last - series.time[keys], 0) / self.gap)
+
     def tick(self, now: int, series: Series, history: History | None) -> tuple[Tick, Bools]:
         """What is known at a tick, and the keys of which something has changed that is no drift."""
         if self.last is not None and now > self.last:
@@ -76,13 +82,15 @@ class Pulse:
         model, gap = self.model, self.gap / 1e6
         model.grow(series.size)
         gone, spread = np.zeros(series.value.shape), np.zeros(series.value.shape)
+        motions = unheard = model.motions(series)
         values = held = Values(series.value, series.there, series.known)
         if silent.any():
-            gone = model.drifted(series, silent, now, gap)
+            gone = model.gone(series, silent, now, gap)
+            unheard = model.unheard(series, silent, now, gap)
             spread = model.spread(series, silent, now, self.resting / 1e6, gap)
             values = Values(series.value + gone, series.there, series.known)
         found = Tick(
-            now, self.gap, model.motions(series), values, held, silent, history, LONGEST_TICKS * self.gap,
+            now, self.gap, motions, unheard, values, held, silent, history, LONGEST_TICKS * self.gap,
             self.resting, gone, spread, self.manner, self.number,
             max(1, min(self.number, self._pace.items) - 1) * gap,
         )  # fmt: skip

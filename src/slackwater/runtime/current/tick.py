@@ -25,6 +25,8 @@ class Tick:
     gap: int
     """Microseconds to the tick after it, as far as the last ones tell."""
     series: Motions
+    unheard: Motions
+    """How keys move while some are silent, beside what is modelled of these."""
     values: Values
     """With what is modelled of keys that are interrupted."""
     held: Values

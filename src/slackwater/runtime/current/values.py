@@ -156,7 +156,7 @@ class CurrentValues:
             return
         times, key = late["t"].to_numpy(), late["key"].to_numpy()
         values, there = self._signals(late)
-        repaired = False
+        repaired, before = False, self.series.time.copy()
         self.pulse.changed(np.unique(key), self.series.size)
         for one in np.unique(key):
             chosen = np.flatnonzero(key == one)
@@ -166,6 +166,7 @@ class CurrentValues:
                 self.rows.take(late.slice(int(newest), 1))
             self.series.repair(*own)
             repaired |= self.history is not None and self.history.repair(*own)
+        self.pulse.repaired(np.flatnonzero(self.series.time != before), self.series)
         if repaired and self.history is not None:
             for query in self.exact.values():
                 query.repaired(self.history)
