@@ -211,3 +211,15 @@ def test_groups_whose_weights_have_changed_since_the_state_was_kept_are_answered
         deferred.compare()
     found = run(other, changed, items(rows_of(np.full((41, 2), 10.0), 40, 41)), 40, 41)
     assert [(a.group["g"], a.value) for a in found] == [(2, 30.0)]
+
+
+def test_a_key_whose_last_row_has_no_value_is_retired():
+    values, ask = prepared("CREATE QUERY q AS SELECT AVG(x) AS a FROM LATEST(t) WITH DRIFT 2;")
+    x = walks(3, 200, seed=30)
+    run(values, ask, items(rows_of(x, 0, 60)), 0, 60)
+    gone = [(60, 2, None), *rows_of(x, 60, 200, frozenset({2}))]
+    found = run(values, ask, items(gone), 60, 200)
+    assert {a.how for a in found} == {"deferred"}
+    assert {a.rows for a in found} == {3}
+    last = found[-1]
+    assert last.value == pytest.approx(x[int(last.at.timestamp()), :2].mean())

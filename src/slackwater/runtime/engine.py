@@ -206,7 +206,7 @@ class Engine:
         """The decision of a turn without rows; windows are left out as was decided."""
         state = self.state.streams[stream.lower()]
         version, schedule = self.versions.latest, dict(state.schedule)
-        deferral = self._current[stream.lower()].rules(None)
+        deferral = self._current[stream.lower()].rules(None, fed=False)
         turn = state.turn + 1
         return Decision(stream, turn, kind, version, watermark, schedule=schedule, deferral=deferral)
 

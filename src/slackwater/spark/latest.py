@@ -69,7 +69,9 @@ def entries_sql(step: CurrentStep, keys: str) -> str:
 
 def _weights(index: int, call: LinearCall) -> list[str]:
     tests = [f"({call.condition})"] if call.condition is not None else []
-    tests += [f"({term.weight}) IS NOT NULL" for term in call.terms]
+    # what is no number is no value of a sum, and yet is counted
+    as_read = "({})" if call.function == "count" else "CAST({} AS DOUBLE)"
+    tests += [f"{as_read.format(term.weight)} IS NOT NULL" for term in call.terms]
     where = f" FILTER (WHERE {' AND '.join(tests)})" if tests else ""
     found = [f"count(*){where} AS n{index}"]
     for place, term in enumerate(call.terms):

@@ -21,7 +21,7 @@ def carry(
     before: ExactQuery | DeferredQuery, after: ExactQuery | DeferredQuery, history: History | None
 ) -> None:
     """Let a query go on from another one of the same text: its groups, its cached answers, its extremes."""
-    after.matrix.groups = before.matrix.groups
+    after.matrix.groups, after.known_from = before.matrix.groups, before.known_from
     if isinstance(after, DeferredQuery):
         _to_deferred(before, after)
     elif isinstance(before, ExactQuery):

@@ -17,6 +17,7 @@ from slackwater.runtime.current.evaluating import evaluated, planned
 from slackwater.runtime.current.exact import typed
 from slackwater.runtime.current.item import REPLANNED, DeferredItem
 from slackwater.runtime.current.matrix import Matrix
+from slackwater.runtime.current.moving import begins
 from slackwater.runtime.current.tick import Asked, Evaluated, Tick, bound_of
 from slackwater.runtime.expressions import evaluate as expression
 from slackwater.statistics.diffusion import Floats
@@ -42,6 +43,8 @@ class DeferredQuery:
             for o in self.step.outputs
             if o.aggregated
         ]
+        self.known_from = int(LONG_BEFORE)
+        """The last tick before it was there, as of an exact query."""
         self._held: list[tuple[DeferredItem, int, Ints, Evaluated, Bools]] = []
 
     def compare(self) -> None:
@@ -161,6 +164,8 @@ class DeferredQuery:
         value, width = column("value"), column("width")
         there = ~np.isnan(value)
         how: How = "modelled" if modelled else "deferred"
+        if item.move is not None:
+            on_time = on_time & (begins(item.move, at) >= self.known_from)
         met = on_time & there & (width <= bound_of(self.contract, value) * (1 + 1e-9))
         return AnswerBatch(
             query=self.step.name,
@@ -214,7 +219,7 @@ class DeferredQuery:
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         kept = {f"{i}.{n}": a for i, item in enumerate(self.items) for n, a in item.to_arrays().items()}
-        return kept | {"weighed": self.matrix.digest()}
+        return kept | {"weighed": self.matrix.digest(), "known_from": np.array(self.known_from)}
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
         for index, item in enumerate(self.items):
@@ -222,6 +227,7 @@ class DeferredQuery:
             own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
             if own:
                 item.load(own)
+        self.known_from = int(arrays.get("known_from", LONG_BEFORE))
         if "weighed" in arrays:
             self.weighed = np.array(arrays["weighed"], np.int64)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
@@ -15,10 +16,10 @@ from slackwater.plan.model import Step
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.current.history import History
 from slackwater.runtime.current.matrix import Called, Matrix, Values
-from slackwater.runtime.current.moving import Moving
+from slackwater.runtime.current.moving import Moving, begins
 from slackwater.runtime.expressions import evaluate
 from slackwater.statistics.diffusion import Floats
-from slackwater.statistics.series import Ints
+from slackwater.statistics.series import LONG_BEFORE, Ints
 
 AT_A_TIME = 500_000
 """Rows of finished groups that are held before they become answers."""
@@ -36,6 +37,8 @@ class ExactQuery:
         self.types: list[pa.DataType] = []
         """Of its calls, as Spark has them."""
         self.moving = [Moving(move) for move in self.step.moves]
+        self.known_from = int(LONG_BEFORE)
+        """The last tick before it was there: of extremes that reach further back not all is known."""
         self._held: list[pa.Table] = []
 
     def tick(self, now: int, values: Values) -> None:
@@ -86,7 +89,8 @@ class ExactQuery:
         held, self._held = self._held, []
         if held:
             finished = pa.concat_tables(held).combine_chunks()
-            yield from answers_of(self.step, items(self.step, finished, by_spark), emitted_at)
+            made = items(self.step, finished, by_spark)
+            yield from answers_of(self.step, made, emitted_at, self.known_from)
 
     def discard(self) -> None:
         self._held = []
@@ -96,9 +100,11 @@ class ExactQuery:
         return sum(table.num_rows for table in self._held)
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {f"{i}.{n}": a for i, m in enumerate(self.moving) for n, a in m.to_arrays().items()}
+        kept = {f"{i}.{n}": a for i, m in enumerate(self.moving) for n, a in m.to_arrays().items()}
+        return kept | {"known_from": np.array(self.known_from)}
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
+        self.known_from = int(arrays.get("known_from", LONG_BEFORE))
         for index, moving in enumerate(self.moving):
             prefix = f"{index}."
             own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
@@ -138,8 +144,13 @@ def items(step: Step, finished: pa.Table, by_spark: BySpark) -> pa.Table:
     return pa.table(found).filter(pc.fill_null(passes, False))
 
 
-def answers_of(step: Step, result: pa.Table, emitted_at: datetime) -> Iterator[AnswerBatch]:
-    """Exact answers: one for each tick, group and aggregated item, or one for each row of a set."""
+def answers_of(
+    step: Step, result: pa.Table, emitted_at: datetime, known_from: int = int(LONG_BEFORE)
+) -> Iterator[AnswerBatch]:
+    """Exact answers: one for each tick, group and aggregated item, or one for each row of a set.
+
+    What rests on an extreme over time that began before ``known_from`` says that it is not all of it.
+    """
     if not result.num_rows:
         return
     at = result["at"].to_numpy()
@@ -155,9 +166,21 @@ def answers_of(step: Step, result: pa.Table, emitted_at: datetime) -> Iterator[A
             value=_whole(result[column]) if column else pa.nulls(result.num_rows),
             confidence=1.0,
             how="exact",
+            met=_whole_time(step, column, at, known_from),
             rows=counted if counted is not None else np.ones(result.num_rows, np.int64),
             emitted_at=emitted_at,
         )
+
+
+def _whole_time(step: Step, column: str, at: Ints, known_from: int) -> npt.NDArray[np.bool_]:
+    """Where all of the time is known that the extremes of an item, and of HAVING, are taken of."""
+    texts = [step.outputs[int(column[1:])].sql if column else "", step.having or ""]
+    named = {int(n) for text in texts for n in re.findall(r"\bm(\d+)\b", text)}
+    whole = np.ones(len(at), bool)
+    for index in named:
+        if index < len(step.moves):
+            whole &= begins(step.moves[index], at) >= known_from
+    return whole
 
 
 def key_columns(step: Step, result: pa.Table) -> dict[str, pa.Array]:

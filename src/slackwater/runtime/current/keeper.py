@@ -25,7 +25,7 @@ from slackwater.plan.current import CurrentPlan, current_plan
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
-from slackwater.planners.deferring import Rules
+from slackwater.planners.deferring import Rules, UnitCosts
 from slackwater.planners.manner import Manner
 from slackwater.runtime.current.asking import Asking
 from slackwater.runtime.current.pulse import Pace
@@ -75,15 +75,20 @@ class Keeper:
         self._took = Took()
         self._rules = Rules()
 
-    def rules(self, seconds: float | None) -> dict[str, Any]:
-        """How the next batch is to be evaluated that may take so many seconds; None: as long as it takes."""
+    def rules(self, seconds: float | None, *, fed: bool = True) -> dict[str, Any]:
+        """How the next batch is to be evaluated that may take so many seconds; None: as long as it takes.
+
+        Without a limit nothing depends on the clock. ``fed``: rows come with it; else all stays as it was.
+        """
         values = self._values
         if values is None and self._files:
             # a run that goes on: as the last turn was, until it is known better
             return self._last_rules()
         if values is None or not values.deferred:
             return {}
-        costs = self._took.costs
+        if not fed:
+            return replace(self._rules, budget=None).to_json()
+        costs = self._took.costs if seconds is not None else UnitCosts()
         before = replace(self._rules, costs=costs)
         gap = values.pulse.gap / 1e6
         every = items_for_every(list(values.deferred.values()), gap, before)
@@ -134,7 +139,10 @@ class Keeper:
 
     def wakes(self, watermark: int) -> bool:
         """Whether something would be evaluated if the watermark moved, though nothing comes."""
-        return self._values is not None and self._values.wakes(watermark)
+        if self._values is None:
+            # a run that goes on: what was kept is not read yet, and may wait for this
+            return bool(self._files)
+        return self._values.wakes(watermark)
 
     @property
     def _files(self) -> list[LogFile]:

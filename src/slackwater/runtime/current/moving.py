@@ -17,6 +17,11 @@ LANDMARK_TICKS = 256
 """Ticks that rows which come late can still repair, where an extreme is taken since a landmark."""
 
 
+def begins(move: Move, at: Ints) -> Ints:
+    """When the time begins that an extreme is taken of, by the ticks that it is taken at."""
+    return at - move.size if move.size is not None else np.full(at.shape, move.since or 0)
+
+
 class Moving:
     """What one item of a query said at the latest ticks, by group, and the extreme of it.
 

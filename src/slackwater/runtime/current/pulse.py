@@ -77,6 +77,9 @@ class Pulse:
         changed, self._changed = _widened(self._changed, series.size), np.empty(0, bool)
         series.estimate(now, self._pace.estimate_ticks * self.gap, self.resting)
         silent = series.overdue(now, self._plan.stream.interrupted)
+        if series.signals:
+            # a key whose last row has no values has nothing that could go on
+            silent &= series.there.any(axis=0)
         changed |= silent != _widened(self.silent, series.size)
         self.silent = silent
         model, gap = self.model, self.gap / 1e6

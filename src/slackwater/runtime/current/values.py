@@ -27,7 +27,7 @@ from slackwater.runtime.current.places import Places
 from slackwater.runtime.current.pulse import Pace, Pulse
 from slackwater.runtime.current.rows import RowQueries
 from slackwater.runtime.current.scheduling import run_due
-from slackwater.statistics.series import Bools, Ints, Series
+from slackwater.statistics.series import LONG_BEFORE, Bools, Ints, Series
 
 DEFAULT, PACE = Manner(), Pace()
 
@@ -82,6 +82,8 @@ class CurrentValues:
             _name(s): DeferredQuery(Matrix(s, plan.signals)) for s in linear if s.drift is not None
         }
         self.pulse = Pulse(plan, manner, pace)
+        self._last = int(LONG_BEFORE)
+        """The last tick."""
         self._pending: list[pa.Table] = []
 
     @property
@@ -208,6 +210,7 @@ class CurrentValues:
         return closed.take(pa.array(order[last])).combine_chunks()
 
     def _tick(self, now: int, items: pa.Table, rules: Rules) -> None:
+        self._last = now
         key: Ints = items["key"].to_numpy()
         values, there = self._signals(items)
         flipped = np.zeros(self.series.size, bool)
@@ -275,6 +278,9 @@ class CurrentValues:
             before = self._queries.get(name)
             if before is not None and same_but_contract(before.step, query.step):
                 carry(before, query, self.history)
+            else:
+                query.known_from = self._last
+        after._last = self._last
         after.pulse.carry(self.pulse)
         after.pulse.model.carry(self.pulse.model, origin)
         for pending in self._pending:
@@ -291,6 +297,7 @@ class CurrentValues:
         """All of it as arrays and tables, to be kept."""
         keys, rows = self.rows.table()
         arrays = {f"series.{n}": a for n, a in self.series.to_arrays().items()} | {"row_keys": keys}
+        arrays["last"] = np.array(self._last)
         tables = {"keys": self.keys.table()} | ({"rows": pa.table({"r": rows})} if rows is not None else {})
         if self.history is not None:
             arrays |= {f"history.{n}": a for n, a in self.history.to_arrays().items()}
@@ -309,6 +316,7 @@ class CurrentValues:
             self.keys.load(tables["keys"])
         self.rows.load(arrays["row_keys"], _whole(tables["rows"]["r"]) if "rows" in tables else None)
         self.series.load(_below("series.", arrays))
+        self._last = int(arrays["last"])
         if self.history is not None:
             self.history.load(_below("history.", arrays))
         self.pulse.load(_below("pulse.", arrays))
