@@ -7,7 +7,7 @@ CREATE STREAM packets (ts TIMESTAMP, src STRING, dst STRING, sport INT, dport IN
   FORMAT json TIMESTAMP BY ts LATENESS 2 SECONDS;
 
 CREATE TABLE holdings (account STRING, symbol STRING, qty DOUBLE)
-  USING parquet OPTIONS (path 'holdings.parquet');
+  USING csv OPTIONS (path 'examples/holdings.csv', header 'true');
 
 CREATE QUERY web_bytes AS
   SELECT SUM(size) AS bytes FROM packets WHERE sport = 80

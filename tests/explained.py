@@ -76,6 +76,17 @@ CREATE QUERY traffic AS SELECT AVG(pps) AS pps FROM LATEST(load) WITH PRECISION 
 CREATE QUERY busy AS SELECT host, pps FROM LATEST(load) WHERE pps > 100;
 """
 )
+EXTREMES = (
+    SITES
+    + """
+CREATE STREAM ticks (ts TIMESTAMP, host STRING, price DOUBLE) USING rate KEY host TIMESTAMP BY ts
+  TICK 500 MILLISECONDS INTERRUPTED AFTER 30 SECONDS;
+CREATE QUERY peak AS
+  SELECT site, SUM(price) AS now, max_over(SUM(price) / COUNT(*), '20 seconds') AS p,
+    min_since(AVG(price), TIMESTAMP '2026-01-31 09:00:00') AS low
+  FROM LATEST(ticks) JOIN sites USING (host) GROUP BY site HAVING max_over(AVG(price), '1 minute') > 3;
+"""
+)
 ALL = {
     "prefixes": PREFIXES,
     "lookup": LOOKUP,
@@ -84,6 +95,7 @@ ALL = {
     "tuples": TUPLES,
     "python": PYTHON,
     "latest": LATEST,
+    "extremes": EXTREMES,
 }
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import parse_one
 
-from declared import EVERYTHING, LINES, MINUTE, catalog, query, refusal
+from declared import DECLARED, EVERYTHING, LINES, MINUTE, catalog, query, refusal
 from slackwater.errors import LanguageError
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
@@ -210,8 +210,63 @@ WRONG = {
         "column symbol is in ticks and in holdings",
         "symbol",
     ),
+    "column of neither": (
+        "SELECT SUM(qtty) AS x FROM LATEST(ticks) JOIN holdings USING (symbol)",
+        "no column qtty in ticks or holdings",
+        "qtty",
+    ),
+    "column of one of two": (
+        "SELECT SUM(h.price) AS x FROM LATEST(ticks) JOIN holdings h USING (symbol)",
+        "no column price in h\n",
+        "price",
+    ),
     "LATEST without key": ("SELECT size FROM LATEST(p)", "p has no KEY", None),
     "LATEST of nothing": ("SELECT size FROM LATEST(q)", "none called q", None),
+    "LATEST of a table": (
+        "SELECT host FROM LATEST(sites)",
+        "sites is a table, and LATEST reads a stream",
+        "sites",
+    ),
+    "LATEST of a CTE": (
+        "WITH w AS (SELECT pps FROM LATEST(load)) SELECT pps FROM LATEST(w)",
+        "w is a sub-query, and LATEST reads a stream with a KEY",
+        "w)",
+    ),
+    "extreme of a value": (
+        "SELECT host, max_over(pps, '10 seconds') AS x FROM LATEST(load)",
+        "hint: write max_over(AVG(pps), '10 seconds')",
+        "max_over",
+    ),
+    "extreme of a value since a time": (
+        "SELECT min_since(pps * 2, TIMESTAMP '2026-01-01') AS x FROM LATEST(load)",
+        "min_since() takes the extreme of an aggregate over time",
+        "min_since",
+    ),
+    "extreme of a value beside an aggregate": (
+        "SELECT AVG(pps) AS a, min_over(pps, '10 seconds') AS x FROM LATEST(load)",
+        "write min_over(AVG(pps), '10 seconds')",
+        "min_over",
+    ),
+    "extreme of a value in WHERE": (
+        "SELECT pps FROM LATEST(load) WHERE max_over(pps, '10 seconds') > 3",
+        "max_over() takes the extreme of an aggregate",
+        "max_over",
+    ),
+    "extreme of a key in HAVING": (
+        "SELECT host, AVG(pps) AS a FROM LATEST(load) GROUP BY host HAVING max_over(host, '1 minute') > 'a'",
+        "write max_over(AVG(x), '30 minutes')",
+        None,
+    ),
+    "extreme of a value over rows": (
+        "SELECT max_over(size, '10 seconds') AS x FROM p",
+        "max_over() goes over current values",
+        "max_over",
+    ),
+    "extreme of what is aggregated below": (
+        "SELECT max_over(a, '1 minute') AS x FROM (SELECT AVG(pps) AS a FROM LATEST(load)) v",
+        "q.v aggregates already: take the extreme there",
+        "max_over",
+    ),
     "LATEST with window": (
         "SELECT AVG(pps) AS x FROM LATEST(load) GROUP BY window(ts, '1 minute')",
         "takes no window",
@@ -228,6 +283,27 @@ def test_what_cannot_be_planned_is_refused_in_its_place(text: str, said: str, at
     assert said in message
     if at is not None:
         assert message.startswith(f"line {LINES + 1}, column {statement.index(at) + 1}: ")
+
+
+def test_latest_of_what_is_no_stream_says_what_it_is() -> None:
+    below = f"CREATE VIEW v AS SELECT AVG(pps) AS a FROM LATEST(load); CREATE QUERY r AS SELECT COUNT(*) AS n FROM p {MINUTE};\n"
+    view = refusal(below + "CREATE QUERY q AS SELECT a FROM LATEST(v)")
+    assert "v is a view, and LATEST reads a stream with a KEY" in view
+    assert "hint: it reads current values already: write FROM v" in view
+    windowed = refusal(below + "CREATE QUERY q AS SELECT n FROM LATEST(r)")
+    assert "r is a query, and LATEST reads a stream with a KEY" in windowed
+    assert "hint: streams with a KEY are load, ticks" in windowed
+
+
+def test_a_function_of_the_users_may_be_called_like_an_extreme() -> None:
+    own = Functions(frozenset({"max_over"}))
+    text = DECLARED + "CREATE QUERY q AS SELECT max_over(pps, 2) AS x FROM LATEST(load)"
+    assert not Catalog.from_sql(text, own).steps["q"].moves
+
+
+def test_having_may_take_the_extreme_of_an_item() -> None:
+    step = query("SELECT AVG(pps) AS a FROM LATEST(load) HAVING max_over(a, '1 minute') > 3")
+    assert [move.sql for move in step.moves] == ["(a0)"]
 
 
 # What cannot be honoured

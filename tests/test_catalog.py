@@ -62,7 +62,7 @@ REFUSED = {
     ),
     "STDDEV under PRECISION": (
         "SELECT STDDEV(pps) AS m FROM LATEST(load) WITH PRECISION 5",
-        "no interval follows for STDDEV_SAMP",
+        "no interval follows for STDDEV from",
         "use SUM, AVG, COUNT, MIN or MAX",
     ),
     "IMMEDIATE from the start": (
@@ -82,7 +82,7 @@ REFUSED = {
     ),
     "MEDIAN under DRIFT": (
         "SELECT MEDIAN(price) AS m FROM LATEST(ticks) WITH DRIFT 1%",
-        "PERCENTILE is not linear",
+        "MEDIAN is not linear",
         "use SUM, AVG or COUNT",
     ),
     "values chosen by values under DRIFT": (
@@ -105,10 +105,10 @@ REFUSED = {
         "m is not linear in the values",
         "select what it is made of",
     ),
-    "an extreme of what is not kept": (
-        "SELECT max_over(STDDEV(price), '1 minute') AS m FROM LATEST(ticks) WITH EXACT",
-        "STDDEV_SAMP is not linear",
-        "take the extreme of something linear",
+    "an extreme of a product under DRIFT": (
+        "SELECT min_since(SUM(price) * AVG(price), TIMESTAMP '2026-01-01') AS m FROM LATEST(ticks) WITH DRIFT 1%",
+        "what min_since is taken of is not linear",
+        "use EXACT",
     ),
     "an extreme beside times": (
         "SELECT MAX(ts) AS t, max_over(AVG(price), '1 minute') AS m FROM LATEST(ticks) WITH EXACT",
@@ -126,6 +126,43 @@ def test_a_contract_that_cannot_be_honoured_is_refused(text: str, reason: str, i
     assert instead in message
     column = statement.rindex(" WITH ") + len(" WITH ") + 1
     assert message.startswith(f"line {LINES + 1}, column {column}: ")
+
+
+UNDER_NO_CONTRACT = {
+    "an extreme of what is not kept": (
+        "SELECT ^max_over(MEDIAN(price), '1 minute') AS m",
+        "COUNT, MIN and MAX of values: MEDIAN is not linear in the values",
+        "take the extreme of something linear",
+    ),
+    "an extreme beside what is not kept": (
+        "SELECT std(price) AS s, ^max_over(AVG(price), '1 minute') AS m",
+        "STD is not linear in the values",
+        "leave it out of this query",
+    ),
+    "an extreme of a root": (
+        "SELECT ^min_since(sqrt(SUM(price)), TIMESTAMP '2026-01-01') AS m",
+        "min_since is taken of sums, products and quotients of aggregates, and sqrt(sum(price)) is more",
+        "take it of the aggregate itself",
+    ),
+    "an aggregate in Python over current values": (
+        "SELECT AVG(price) AS a, ^longest(symbol) AS m",
+        "longest is defined in Python",
+        "another aggregate of SQL",
+    ),
+}
+
+
+@pytest.mark.parametrize("contract", ["", " WITH EXACT"])
+@pytest.mark.parametrize(("marked", "reason", "instead"), UNDER_NO_CONTRACT.values(), ids=UNDER_NO_CONTRACT)
+def test_what_no_contract_makes_possible_is_not_put_down_to_one(
+    marked: str, reason: str, instead: str, contract: str
+) -> None:
+    statement = f"CREATE QUERY q AS {marked} FROM LATEST(ticks){contract}"
+    message = refusal(statement.replace("^", ""))
+    assert message.startswith(f"line {LINES + 1}, column {statement.index('^') + 1}: query q: ")
+    assert reason in message
+    assert instead in message.split("hint: ")[1]
+    assert "honour" not in message
 
 
 def test_an_altered_contract_is_held_to_the_same() -> None:

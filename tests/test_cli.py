@@ -99,6 +99,30 @@ def test_check_asks_spark_and_points_at_what_it_refuses(spark: Any, office: Path
     assert "pos " not in lines[0]
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_table_whose_file_is_missing_is_told_with_its_place(
+    spark: Any, office: Path, sigterm: None, command: str
+) -> None:
+    text = (
+        STREAM + "CREATE TABLE owners (host STRING, owner STRING)\n  USING csv OPTIONS (path 'owners.csv');\n"
+    )
+    text += "CREATE QUERY q AS SELECT owner, size FROM p JOIN owners USING (host);\n"
+    (office / "joined.sql").write_text(text)
+    first, line, caret, hint = told(command, "joined.sql").splitlines()
+    assert first.startswith("joined.sql: line 5, column 27: table owners: there is nothing at 'owners.csv'")
+    assert first.endswith(f"(looked from {office})")
+    assert caret.index("^") == line.index("'owners.csv'")
+    assert hint.startswith("hint: put its file there, or correct the path")
+    (office / "owners.csv").write_text("a,ann\nb,bob\nc,cid\n")
+    if command == "check":
+        assert "all in order" in runner.invoke(app, ["check", "joined.sql"]).stdout
+    else:
+        # found from where the command runs, wherever Spark was started
+        run = runner.invoke(app, ["run", "joined.sql", "--answers", "out.jsonl"])
+        assert run.exit_code == 0, run.stderr
+        assert len((office / "out.jsonl").read_text().splitlines()) == len(ROWS)
+
+
 def test_a_contract_that_cannot_be_honoured_is_refused_with_the_one_that_can(office: Path) -> None:
     (office / "wrong.sql").write_text(
         STREAM

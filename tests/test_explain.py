@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from explained import ALIKE, ALL, LATEST, LOOKUP, NESTED, PACKETS, PREFIXES, PYTHON, TUPLES, planned
+from explained import ALIKE, ALL, EXTREMES, LATEST, LOOKUP, NESTED, PACKETS, PREFIXES, PYTHON, TUPLES, planned
 from slackwater.plan.describe import describe
 from slackwater.plan.explain import explain_text
 
@@ -180,6 +180,22 @@ stream load · agents · time ts · key host
       └─ query busy · EXACT
            rows: host, pps
            one for each key, as it is now
+"""
+    )
+
+
+def test_text_of_extremes_over_time() -> None:
+    assert (
+        shown(EXTREMES)
+        == """\
+stream ticks · rate · time ts · key host · tick 500 milliseconds · interrupted after 30 seconds
+│  one query reads current values
+└─ latest by host
+   └─ lookup sites on host = sites.host
+      └─ query peak · EXACT
+           current values by site: sum(price) AS now, max_over(sum(price) / count(*), '20 seconds')
+             AS p, min_since(avg(price), TIMESTAMP '2026-01-31 09:00:00') AS low
+           having max_over(avg(price), '1 minute') > 3
 """
     )
 

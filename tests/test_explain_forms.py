@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from explained import ALIKE, ALL, LOOKUP, NESTED, PACKETS, PREFIXES, SITES, planned
+from explained import ALIKE, ALL, EXTREMES, LOOKUP, NESTED, PACKETS, PREFIXES, SITES, planned
 from slackwater.errors import PlanError
 from slackwater.plan.describe import describe
 from slackwater.plan.explain import explain, explain_dot, explain_json, explain_svg, explain_text
@@ -25,6 +25,12 @@ def test_equal_plans_have_equal_texts_in_every_form(text: str) -> None:
 def test_json_is_the_description(text: str) -> None:
     plan = planned(text)
     assert json.loads(explain_json(plan)) == describe(plan).as_dict()
+
+
+def test_json_has_ticks_and_extremes() -> None:
+    (stream,) = json.loads(explain_json(planned(EXTREMES)))["streams"]
+    assert (stream["tick"], stream["interrupted_after"]) == ("500 milliseconds", "30 seconds")
+    assert "max_over(sum(price) / count(*), '20 seconds') AS p" in json.dumps(stream)
 
 
 def test_json_names_every_member_with_its_constants() -> None:
@@ -105,7 +111,7 @@ def test_nothing_declared() -> None:
     assert explain_dot(Plan()).rstrip().endswith("}")
 
 
-@pytest.mark.parametrize("text", [t for n, t in ALL.items() if n != "latest"])
+@pytest.mark.parametrize("text", [t for n, t in ALL.items() if n not in ("latest", "extremes")])
 def test_passes_are_those_that_are_run(text: str) -> None:
     compile_source = pytest.importorskip("slackwater.spark.compile").compile_source
     plan = planned(text)

@@ -16,9 +16,12 @@ import pytest
 
 from agreement import differences
 from slackwater.errors import SourceError
+from slackwater.language.parse import parse_one
+from slackwater.language.statements import CreateTable
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.testing import ListSink
+from slackwater.spark.files import table_options
 from slackwater.spark.landing import land
 from slackwater.spark.sources import open_source
 from traces import COLUMNS, LOST, PATIENCE_S, ROWS, Row, arrow, stream_of, write_csv
@@ -255,6 +258,30 @@ def test_what_cannot_be_read_is_told_and_leaves_nothing(
     assert [part for part in expected if part not in message] == [], message
     assert "\tat " not in message, "no Java stack"
     assert [f for f in tmp_path.rglob("*") if f.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("using", "missing"),
+    [
+        ("csv OPTIONS (Path 'file://{}/nope.csv')", True),
+        ("parquet OPTIONS (path 'file:{}/nope')", True),
+        ("csv OPTIONS (path 'file://{}/bare')", False),
+        ("csv OPTIONS (path '{}/nope*.csv')", False),
+        ("csv OPTIONS (path 's3a://bucket/nope.csv')", False),
+        ("jdbc OPTIONS (path '{}/nope')", False),
+        ("csv OPTIONS (header true)", False),
+    ],
+)
+def test_only_tables_on_this_machine_are_looked_for(wrecks: Path, using: str, missing: bool) -> None:
+    table = parse_one(f"CREATE TABLE t (a INT) USING {using.replace('{}', str(wrecks))}")
+    assert isinstance(table, CreateTable)
+    # none of these needs Spark to tell where its files are
+    session: Any = None
+    if missing:
+        with pytest.raises(SourceError, match="table t: there is nothing at"):
+            table_options(session, table)
+    else:
+        assert table_options(session, table) == dict(table.options)
 
 
 @pytest.mark.parametrize("using", ["USING json OPTIONS (path '{}')", "USING replay OPTIONS (path '{}')"])

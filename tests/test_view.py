@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.table import Table
 
 from slackwater.language.contracts import Drift, Exact
 from slackwater.runtime.answer_batch import AnswerBatch
@@ -19,6 +20,7 @@ from slackwater.runtime.board import Board
 from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.show import show_estimate
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
+from slackwater.terminal.console import output_console
 from slackwater.terminal.view import LiveView, screen, summary
 
 NOON = datetime(2024, 5, 1, 12, 0, 5, tzinfo=UTC)
@@ -263,3 +265,25 @@ def test_without_a_terminal_nothing_is_shown() -> None:
     with LiveView(Console(file=out, width=80), lambda: STATUS):
         pass
     assert out.getvalue() == ""
+
+
+def test_a_pipe_is_as_wide_as_its_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for forced in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(forced, raising=False)
+    table = Table(*(f"heading number {n}" for n in range(20)), box=None)
+    table.add_row(*("1,234,567.89" for _ in range(20)))
+    output_console().print(table)
+    output_console(stderr=True).print(table)
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert err == out
+    assert max(map(len, out.splitlines())) < 400, "and no wider"
+
+
+def test_a_terminal_keeps_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert output_console().width == 80

@@ -23,6 +23,7 @@ from slackwater.plan.explain import explain as explain_plan
 from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
+from slackwater.terminal.console import output_console
 
 app = typer.Typer(
     name="slackwater",
@@ -191,9 +192,9 @@ def explain(
             raise SlackwaterError("--set spark.… goes with run")
         trial = Trial(_read(file), str(file), seconds, settings, lambda s: _registered(import_, s))
         if live:
-            explain_live(trial, Console(), errors)
+            explain_live(trial, output_console(), errors)
         else:
-            explain_load(trial, multiple, cores, Console(), errors)
+            explain_load(trial, multiple, cores, output_console(), errors)
 
 
 def _multiple(text: str) -> float:
@@ -255,7 +256,7 @@ def run(
             fresh=fresh,
             record=record,
             register=lambda session: _registered(import_, session),
-            console=Console(),
+            console=output_console(),
         )
 
 
@@ -284,7 +285,7 @@ def audit(
             register=lambda session: _registered(import_, session),
             queries=query or (),
             json_file=json_,
-            console=Console(),
+            console=output_console(),
             talk=errors,
         )
     if not passed:
@@ -342,7 +343,7 @@ def demo(
     with plain_errors():
         from slackwater.terminal.demo import run_demo
 
-        run_demo(Console(), float(seconds))
+        run_demo(output_console(), float(seconds))
 
 
 def main() -> None:

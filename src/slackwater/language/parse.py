@@ -13,7 +13,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from slackwater.errors import Position
 from slackwater.language.contracts import Contract, Standing
 from slackwater.language.dialect import SparkText
-from slackwater.language.parse_contract import CONTRACT_WORDS, STANDING_WORDS, parse_contract
+from slackwater.language.parse_contract import (
+    CONTRACT_WORDS,
+    STANDING_WORDS,
+    STATEMENT_WORDS,
+    parse_contract,
+)
 from slackwater.language.parse_source import parse_stream, parse_table
 from slackwater.language.statements import (
     AlterQuery,
@@ -57,14 +62,11 @@ def _split(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
         yield tokens[start:]
 
 
-_STARTS = ("CREATE", "ALTER", "DROP", "EXPLAIN")
-
-
 def _statement(cursor: Cursor) -> AnyStatement:
     tokens = cursor.tokens
     source = Source(cursor.text, cursor.position(), cursor.file)
     sql = cursor.text[tokens[0].start : tokens[-1].end + 1]
-    start = cursor.choose(_STARTS, "at the start of a statement")
+    start = cursor.choose(STATEMENT_WORDS, "at the start of a statement")
     if start == "CREATE":
         kind = cursor.choose(("STREAM", "TABLE", "VIEW", "QUERY"), "after CREATE")
         if kind == "STREAM":
@@ -172,7 +174,7 @@ def _parse_error(cursor: Cursor, error: ParseError, tokens: Sequence[Token]) -> 
     message = f"cannot read this SELECT: {description[:1].lower()}{description[1:]}"
     if found:
         message += f" at {found!r}"
-    hint = "a ; is missing before it" if str(found).upper() in _STARTS else ""
+    hint = "a ; is missing before it" if str(found).upper() in STATEMENT_WORDS else ""
     return cursor.error(message, at=at or position_at(cursor.text, tokens[-1].start), hint=hint)
 
 
@@ -205,7 +207,7 @@ def _explain(cursor: Cursor, sql: str, source: Source) -> Explain:
 
 def _end(cursor: Cursor) -> None:
     if not cursor.done:
-        near = difflib.get_close_matches(cursor.word, _STARTS, n=1)
+        near = difflib.get_close_matches(cursor.word, STATEMENT_WORDS, n=1)
         raise cursor.error(
             f"unexpected {cursor.found()}",
             hint="a ; is missing before it" if near else "the statement should end here",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
+
+from sqlglot.tokenizer_core import TokenType
 
 from slackwater.errors import LanguageError
 from slackwater.language.contracts import Contract, Drift, Error, Exact, Fill, Precision, Standing, Subset
@@ -10,6 +13,15 @@ from slackwater.language.tokens import Cursor
 
 CONTRACT_WORDS = ("EXACT", "ERROR", "SUBSET", "PRECISION", "DRIFT")
 STANDING_WORDS = ("WEIGHT", "PRIORITY")
+STATEMENT_WORDS = ("CREATE", "ALTER", "DROP", "EXPLAIN")
+_FURTHER_WORDS = {
+    "EXACT": STANDING_WORDS,
+    "ERROR": ("CONFIDENCE", *STANDING_WORDS),
+    "SUBSET": ("GAP", "FILL", *STANDING_WORDS),
+    "PRECISION": ("IMMEDIATE",),
+    "DRIFT": ("BELIEF", "EXTRAPOLATE"),
+}
+"""The words that may follow each contract, in their order."""
 
 
 def parse_contract(cursor: Cursor) -> tuple[Contract | None, Standing]:
@@ -20,7 +32,7 @@ def parse_contract(cursor: Cursor) -> tuple[Contract | None, Standing]:
     at = cursor.position()
     if cursor.word in STANDING_WORDS:
         standing = _standing(cursor)
-        _end(cursor)
+        _end(cursor, None)
         return None, standing
     word = cursor.choose(CONTRACT_WORDS, "after WITH")
     try:
@@ -36,7 +48,7 @@ def parse_contract(cursor: Cursor) -> tuple[Contract | None, Standing]:
             )
     except ValueError as error:
         raise cursor.error(str(error), at=at) from None
-    _end(cursor)
+    _end(cursor, word)
     return contract, Standing()
 
 
@@ -45,10 +57,9 @@ def _exact(cursor: Cursor) -> Contract:
 
 
 def _error(cursor: Cursor) -> Contract:
-    bound = (
-        0.05 if cursor.done or cursor.word in ("CONFIDENCE", *STANDING_WORDS) else cursor.percent("the error")
-    )
-    confidence = cursor.percent("the confidence") if cursor.accept("CONFIDENCE") else 0.95
+    # a word that is nearly one of those that may follow is told from them at the end
+    bound = 0.05 if cursor.done or _near(cursor.word, "ERROR") else cursor.percent("the error", "5%")
+    confidence = cursor.percent("the confidence", "95%") if cursor.accept("CONFIDENCE") else 0.95
     return Error(bound, confidence)
 
 
@@ -68,7 +79,7 @@ def _precision(cursor: Cursor) -> Contract:
 def _drift(cursor: Cursor) -> Contract:
     bound = cursor.decimal("the drift")
     relative = cursor.accept("%")
-    belief = cursor.percent("the belief") if cursor.accept("BELIEF") else 0.95
+    belief = cursor.percent("the belief", "95%") if cursor.accept("BELIEF") else 0.95
     return Drift(
         float(bound.scaleb(-2) if relative else bound),
         relative,
@@ -98,13 +109,41 @@ def _validated(cursor: Cursor, weight: float, priority: int | None) -> Standing:
         raise cursor.error(str(error)) from None
 
 
-def _end(cursor: Cursor) -> None:
+def _end(cursor: Cursor, contract: str | None) -> None:
     if not cursor.done:
-        raise _unexpected(cursor)
+        raise _unexpected(cursor, contract)
 
 
-def _unexpected(cursor: Cursor) -> LanguageError:
-    return cursor.error(
-        f"unexpected {cursor.found()} after the contract",
-        hint="a contract ends the statement: put ; before the next one",
-    )
+def _unexpected(cursor: Cursor, contract: str | None) -> LanguageError:
+    return cursor.error(f"unexpected {cursor.found()} after the contract", hint=_instead(cursor, contract))
+
+
+def _near(word: str, contract: str | None) -> str | None:
+    """The word that may follow a contract (without one: WEIGHT and PRIORITY) and is most like another."""
+    words = STANDING_WORDS if contract is None else _FURTHER_WORDS[contract]
+    return next(iter(difflib.get_close_matches(word, words, n=1)), None)
+
+
+def _instead(cursor: Cursor, contract: str | None) -> str:
+    """What to write where a contract should have ended."""
+    word = cursor.word
+    next_one = "a contract ends the statement: put ; before the next one"
+    if word in STATEMENT_WORDS:
+        return next_one
+    if word in CONTRACT_WORDS:
+        return "a query has one contract" if contract else f"{word} comes first, then WEIGHT and PRIORITY"
+    before = cursor.tokens[cursor.index - 1]
+    if contract == "DRIFT" and word == "PERCENT" and before.token_type is TokenType.NUMBER:
+        return f"write {before.text}%"
+    near = _near(word, contract)
+    if near is not None and near != word:
+        return f"did you mean {near}?"
+    if near is not None and contract is not None:
+        return f"each once and in this order: {', '.join((contract, *_FURTHER_WORDS[contract]))}"
+    for other in _FURTHER_WORDS:
+        elsewhere = _near(word, other)
+        if elsewhere is not None:
+            return f"{elsewhere} goes with {other}"
+    if contract is None or difflib.get_close_matches(word, STATEMENT_WORDS):
+        return next_one
+    return f"{contract} may be followed by {' and '.join(_FURTHER_WORDS[contract])}, or by ;"

@@ -216,7 +216,13 @@ def _key(cursor: Cursor, columns: tuple[Column, ...]) -> tuple[str, ...]:
     parenthesised = cursor.accept("(")
     names = [_declared(cursor, columns)]
     while cursor.accept(","):
-        names.append(_declared(cursor, columns))
+        at = cursor.position()
+        name = _declared(cursor, columns)
+        if name in names:
+            raise cursor.error(
+                f"column {name} is in the KEY twice", at=at, hint="name every column of the key once"
+            )
+        names.append(name)
     if parenthesised:
         cursor.expect(")", "after the key columns")
     return tuple(names)

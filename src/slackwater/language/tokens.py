@@ -163,12 +163,15 @@ class Cursor:
             raise self.error(f"expected {what} (a whole number), found {value:g}", at=at)
         return int(value)
 
-    def percent(self, what: str) -> float:
-        """A share written with its sign: ``5%`` is 0.05."""
+    def percent(self, what: str, usual: str) -> float:
+        """A share written with its sign: ``5%`` is 0.05; ``usual`` is one to show as an example."""
         value = self.decimal(what)
         if not self.accept("%"):
+            # a share or a percentage was meant; what is refused with its sign too is not offered
+            meant = [f"{percent.normalize():f}%" for percent in (value * 100, value) if 0 < percent < 100]
             raise self.error(
-                f"expected % after {what}, found {self.found()}", hint=f"write {value * 100:g}% or {value:g}%"
+                f"expected % after {what}, found {self.found()}",
+                hint=f"write {' or '.join(meant) or f'a percentage such as {usual}'}",
             )
         return float(value.scaleb(-2))
 

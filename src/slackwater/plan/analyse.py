@@ -15,6 +15,7 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.items import aggregate_step
 from slackwater.plan.lookups import add_lookup
 from slackwater.plan.model import Output, Path, Step
+from slackwater.plan.moves import refuse_bare_moves
 from slackwater.plan.refusals import refuse
 from slackwater.plan.scope import Scope, canonical, item_name, source_column
 
@@ -54,6 +55,7 @@ def _select(
     scope = _from(select, name, source, known, scopes, inner)
     for join in select.args.get("joins") or ():
         scope = add_lookup(scope, join, known.tables)
+    refuse_bare_moves(select, scope, known.functions)
     scope = _where(select, scope, known.functions)
     if select.args.get("group") is not None or any(
         is_aggregate(node, known.functions) for item in select.expressions for node in item.walk()
@@ -103,7 +105,7 @@ def _from(
     if not isinstance(relation, exp.Table):
         raise source.error(f"cannot read FROM {relation.sql(SparkText)}")
     if isinstance(relation.this, exp.Anonymous):
-        return _latest(relation, source, known)
+        return _latest(relation, source, known, local)
     wanted = relation.name.lower()
     if wanted in local:
         return _step_scope(local[wanted](wanted), alias, source)
@@ -114,24 +116,43 @@ def _from(
     raise _unknown(relation, source, known)
 
 
-def _latest(relation: exp.Table, source: Source, known: Known) -> Scope:
+def _latest(relation: exp.Table, source: Source, known: Known, local: Locals) -> Scope:
     call = relation.this
     if str(call.this).upper() != "LATEST" or len(call.expressions) != 1:
         raise source.error(
             f"cannot read FROM {relation.sql(SparkText)}", hint="there is one such form: LATEST(stream)"
         )
-    stream = known.streams.get(call.expressions[0].name.lower())
+    name = call.expressions[0].name
+    stream = known.streams.get(name.lower())
     if stream is None:
-        raise source.error(
-            f"LATEST reads a stream, and there is none called {call.expressions[0].name}",
-            hint=f"streams are {', '.join(s.name for s in known.streams.values()) or 'not declared yet'}",
-        )
+        raise _no_stream(call.expressions[0], source, known, local)
     if not stream.key:
         raise source.error(
             f"LATEST({stream.name}) needs to know whose value is the latest: {stream.name} has no KEY",
             hint=f"declare it: CREATE STREAM {stream.name} (…) … KEY column",
         )
     return replace(_stream_scope(stream, relation.alias or stream.name, source), current=True)
+
+
+def _no_stream(node: exp.Expr, source: Source, known: Known, local: Locals) -> LanguageError:
+    """LATEST of something that is no stream, or of nothing."""
+    at = Scope(source, "", "", Path(""), {}, {})
+    name = node.name
+    lower = name.lower()
+    step = local[lower](lower) if lower in local else known.steps.get(lower)
+    keyed = [s.name for s in known.streams.values() if s.key]
+    streams = f"streams with a KEY are {', '.join(keyed)}" if keyed else "no stream with a KEY is declared"
+    if lower in known.tables and step is None:
+        return at.error(
+            f"{name} is a table, and LATEST reads a stream with a KEY",
+            node,
+            hint=f"JOIN the table with LATEST(stream); {streams}",
+        )
+    if step is None:
+        return at.error(f"LATEST reads a stream, and there is none called {name}", node, hint=streams)
+    kind = "sub-query" if lower in local else "query" if step.published else "view"
+    hint = f"it reads current values already: write FROM {name}" if step.current else streams
+    return at.error(f"{name} is a {kind}, and LATEST reads a stream with a KEY", node, hint=hint)
 
 
 def _unknown(relation: exp.Table, source: Source, known: Known) -> LanguageError:

@@ -106,6 +106,15 @@ def raw_call(node: exp.Expr, functions: Functions) -> RawCall:
     return RawCall(function, (argument,))
 
 
+def written_name(node: exp.Expr, text: str) -> str:
+    """What an aggregate is called in the text that it was found in, for those who wrote it."""
+    while isinstance(node, exp.Filter | exp.WithinGroup):
+        node = node.this
+    start, end = node.meta.get("start"), node.meta.get("end")
+    name = node.sql(SparkText).split("(")[0] if start is None or end is None else text[start : end + 1]
+    return name.upper() + ("(DISTINCT)" if node.find(exp.Distinct) is not None else "")
+
+
 def _named(name: str, arguments: tuple[exp.Expr, ...], functions: Functions) -> RawCall:
     if functions.aggregate(name) is not None:
         return RawCall(name, arguments)

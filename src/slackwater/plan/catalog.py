@@ -26,8 +26,9 @@ from slackwater.language.statements import (
 from slackwater.plan.analyse import Known, analyse
 from slackwater.plan.doubles import inexact_in_doubles
 from slackwater.plan.functions import Functions
-from slackwater.plan.honour import Refused, honour, settle
+from slackwater.plan.honour import Impossible, Refused, honour, settle
 from slackwater.plan.model import Step
+from slackwater.plan.scope import position_of
 
 Declared = CreateStream | CreateTable | CreateView | CreateQuery
 
@@ -133,6 +134,12 @@ class Catalog:
             raise statement.source.error("IMMEDIATE goes with ALTER QUERY … WITH PRECISION", at=at)
         try:
             honour(settled, step, self.steps, self.streams[step.stream.lower()], self.functions)
+        except Impossible as refused:
+            raise statement.source.error(
+                f"query {step.name}: {refused}",
+                at=_call_position(statement, refused.function),
+                hint=refused.instead,
+            ) from None
         except Refused as refused:
             word = str(settled).split()[0]
             raise statement.source.error(
@@ -210,3 +217,11 @@ class Catalog:
         near = difflib.get_close_matches(name.lower(), self.declared, n=1)
         hint = f"did you mean {self.declared[near[0]].name}?" if near else ""
         return source.error(f"there is no {kind} called {name}", hint=hint)
+
+
+def _call_position(statement: CreateQuery | AlterQuery, function: str) -> Position | None:
+    """Where a function is called for the first time."""
+    select = statement.select if isinstance(statement, CreateQuery) else exp.Select()
+    calls = (c for c in select.find_all(exp.Anonymous) if str(c.this).lower() == function)
+    places = [at for c in calls if (at := position_of(c, statement.source)) is not None]
+    return min(places, key=lambda at: at.offset, default=None)

@@ -61,6 +61,10 @@ def _unknown(plan: Plan, name: str) -> PlanError:
     return PlanError(f"there is no stream, view or query called {name}: {hint}")
 
 
+def _length(micros: int | None) -> str | None:
+    return format_duration(micros) if micros else None
+
+
 @dataclass
 class _Branch:
     """An operator under construction."""
@@ -93,8 +97,10 @@ class _Describer:
             stream.format,
             stream.payload,
             stream.time if stream.time_expression is None else f"{stream.time} = {stream.time_expression}",
-            format_duration(stream.lateness) if stream.lateness else None,
+            _length(stream.lateness),
             stream.key,
+            _length(stream.tick),
+            _length(stream.interrupted),
             passes + apart,
             apart,
             len(queries),

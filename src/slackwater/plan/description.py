@@ -90,6 +90,8 @@ class StreamNote:
     time: str
     lateness: str | None
     key: tuple[str, ...]
+    tick: str | None
+    interrupted_after: str | None
     passes: int
     """Over the stream itself."""
     counts_apart: bool
@@ -146,7 +148,9 @@ def stream_facts(stream: StreamNote) -> list[str]:
     """How a stream is read, in short pieces."""
     facts = [" ".join(filter(None, (stream.format, stream.payload))), f"time {stream.time}"]
     facts += [f"lateness {stream.lateness}"] if stream.lateness else []
-    return facts + ([f"key {', '.join(stream.key)}"] if stream.key else [])
+    facts += [f"key {', '.join(stream.key)}"] if stream.key else []
+    facts += [f"tick {stream.tick}"] if stream.tick else []
+    return facts + ([f"interrupted after {stream.interrupted_after}"] if stream.interrupted_after else [])
 
 
 def stream_lines(stream: StreamNote) -> list[str]:

@@ -10,17 +10,7 @@ from slackwater.language.statements import CreateStream
 from slackwater.plan.algebra import algebra
 from slackwater.plan.functions import Functions
 from slackwater.plan.linear import LINEAR, NotLinear, affine, arithmetic, linear_form, reads
-from slackwater.plan.model import Call, Step, TupleWindow
-
-_SHOWN = {
-    "count_distinct": "COUNT(DISTINCT)",
-    "sum_distinct": "SUM(DISTINCT)",
-    "avg_distinct": "AVG(DISTINCT)",
-}
-
-
-def _shown(call: Call) -> str:
-    return _SHOWN.get(call.function, call.function.upper())
+from slackwater.plan.model import Step, TupleWindow
 
 
 class Refused(ValueError):
@@ -29,6 +19,14 @@ class Refused(ValueError):
     def __init__(self, reason: str, instead: str) -> None:
         self.instead = instead
         super().__init__(reason)
+
+
+class Impossible(Refused):
+    """What no contract makes possible; ``function`` is the one that asks for it."""
+
+    def __init__(self, reason: str, instead: str, function: str) -> None:
+        self.function = function
+        super().__init__(reason, instead)
 
 
 def settle(
@@ -47,7 +45,7 @@ def settle(
 def honour(
     contract: Contract, step: Step, steps: Mapping[str, Step], stream: CreateStream, functions: Functions
 ) -> None:
-    """Raise Refused where the query cannot keep the contract."""
+    """Raise Refused where the query cannot keep the contract, Impossible where it could keep none."""
     if isinstance(contract, Error):
         _error(step, steps, functions)
     elif isinstance(contract, Subset):
@@ -76,7 +74,7 @@ def _unscalable(step: Step, steps: Mapping[str, Step], functions: Functions) -> 
     """Why no unbiased estimate of a step comes from a sample; None where one does."""
     for call in step.calls:
         if not algebra(call, functions).scalable:
-            return f"{_shown(call)} cannot be estimated from a sample without bias"
+            return f"{call.label} cannot be estimated from a sample without bias"
     if step.having is not None:
         return "HAVING on an estimate would deliver groups that do not qualify and miss some that do"
     below = steps.get(step.path.source.lower())
@@ -114,7 +112,7 @@ def _precision(step: Step, stream: CreateStream) -> None:
     for call in step.calls:
         if call.function not in (*LINEAR, "min", "max"):
             raise Refused(
-                f"no interval follows for {_shown(call)} from intervals of its inputs",
+                f"no interval follows for {call.label} from intervals of its inputs",
                 "use SUM, AVG, COUNT, MIN or MAX, or the contract EXACT",
             )
 
@@ -136,7 +134,7 @@ def _drift(step: Step, stream: CreateStream) -> None:
             )
         if call.function not in LINEAR:
             raise Refused(
-                f"{_shown(call)} is not linear in the values",
+                f"{call.label} is not linear in the values",
                 "use SUM, AVG or COUNT, or the contract EXACT",
             )
     if step.having is not None:
@@ -156,7 +154,7 @@ def _only_linear(step: Step, stream: CreateStream) -> None:
     moving = [f"a{i}" for i, call in enumerate(form.calls) if call.moves]
     for move in step.moves:
         if not affine(move.sql, moving):
-            raise Refused(f"what {move.extreme}_over is taken of is not linear in the values", "use EXACT")
+            raise Refused(f"what {move.function} is taken of is not linear in the values", "use EXACT")
     extremes = [f"m{i}" for i in range(len(step.moves))]
     for output in step.outputs:
         if not output.aggregated:
@@ -174,23 +172,26 @@ def _current(step: Step, stream: CreateStream, functions: Functions) -> None:
     """What no contract makes possible over current values."""
     for call in step.calls:
         if functions.aggregate(call.function) is not None:
-            raise Refused(
+            raise Impossible(
                 f"{call.function} is defined in Python, and such aggregates go over windows only",
                 "use SUM, AVG, COUNT, MIN, MAX or another aggregate of SQL",
+                call.function,
             )
     if not step.moves:
         return
     for move in step.moves:
         if not arithmetic(move.sql):
-            raise Refused(
-                "an extreme over time is taken of sums, products and quotients of aggregates, "
-                f"and {move.sql} is more",
+            raise Impossible(
+                f"{move.function} is taken of sums, products and quotients of aggregates, "
+                f"and {step.readable(move.sql)} is more",
                 "take it of the aggregate itself",
+                move.function,
             )
     try:
         linear_form(step, stream)
     except NotLinear as reason:
-        raise Refused(
+        raise Impossible(
             f"an extreme over time is kept of SUM, AVG, COUNT, MIN and MAX of values: {reason}",
             "leave it out of this query, or take the extreme of something linear",
+            step.moves[0].function,
         ) from None

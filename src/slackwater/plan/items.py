@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from slackwater.language.dialect import SparkText
 from slackwater.language.durations import parse_duration
-from slackwater.plan.calls import UnsupportedAggregate, extract, is_aggregate, raw_call
+from slackwater.plan.calls import UnsupportedAggregate, extract, is_aggregate, raw_call, written_name
 from slackwater.plan.functions import Functions
 from slackwater.plan.model import Call, Key, Move, Output, Step, TimeWindow, TupleWindow, Window
 from slackwater.plan.moves import take_moves
@@ -231,6 +231,7 @@ class _Builder:
             tuple(self.scope.sql(a) for a in raw.arguments),
             self.scope.sql(raw.condition) if raw.condition is not None else None,
             raw.parameter,
+            written_name(node, self.scope.source.text),
         )
         if call not in self.calls:
             self.calls.append(call)

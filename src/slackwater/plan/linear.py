@@ -88,7 +88,7 @@ def linear_form(step: Step, stream: CreateStream) -> Linear:
 
 def _call(call: Call, columns: _Columns) -> LinearCall:
     if call.function not in (*LINEAR, "min", "max"):
-        raise NotLinear(f"{call.function.upper()} is not linear in the values")
+        raise NotLinear(f"{call.label} is not linear in the values")
     if call.condition is not None and columns.moving(_tree(call.condition)):
         raise NotLinear(f"{plain(call.condition)} changes with the values")
     if not call.arguments:

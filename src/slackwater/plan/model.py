@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from math import gcd
 from typing import Literal
 
@@ -16,6 +17,7 @@ from slackwater.language.durations import format_duration
 
 _LOOKUP_ALIAS = re.compile(r"\bl_([A-Za-z0-9_]+?)_[0-9a-f]{6}\.")
 _SOURCE_ALIAS = re.compile(r"(?<![\w.])s\.")
+_PLACE = re.compile(r"\b([akm])(\d+)\b")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,12 @@ class Call:
     arguments: tuple[str, ...] = ()
     condition: str | None = None
     parameter: float | None = None
+    written: str = field(default="", compare=False, repr=False)
+    """Its name in the user's text: MEDIAN is a percentile here."""
+
+    @property
+    def label(self) -> str:
+        return self.written or self.function.upper()
 
     def __str__(self) -> str:
         inner = ", ".join(map(plain, self.arguments)) or "*"
@@ -141,10 +149,17 @@ class Move:
     size: int | None = None
     since: int | None = None
 
-    def __str__(self) -> str:
+    @property
+    def function(self) -> str:
+        return f"{self.extreme}_{'over' if self.size is not None else 'since'}"
+
+    @property
+    def reach(self) -> str:
+        """How far back it goes, as SQL."""
         if self.size is not None:
-            return f"{self.extreme} of {self.sql} over {format_duration(self.size)}"
-        return f"{self.extreme} of {self.sql} since {self.since}"
+            return f"'{format_duration(self.size)}'"
+        assert self.since is not None
+        return f"TIMESTAMP '{datetime(1970, 1, 1) + timedelta(microseconds=self.since)}'"
 
 
 @dataclass(frozen=True)
@@ -199,6 +214,22 @@ class Step:
         bounds = () if self.current else ("window_start", "window_end")
         names += [n for n in (self.time, *bounds) if n not in names and self.aggregates]
         return tuple(names if self.time in names else [*names, self.time])
+
+    def readable(self, sql: str) -> str:
+        """SQL over ``a0…``, ``k0…`` and ``m0…`` with the calls, keys and moves themselves."""
+
+        def shown(place: re.Match[str]) -> str:
+            kind, index = place.group(1), int(place.group(2))
+            if kind == "a" and index < len(self.calls):
+                return str(self.calls[index])
+            if kind == "k" and index < len(self.keys):
+                return self.keys[index].name
+            if kind == "m" and index < len(self.moves):
+                move = self.moves[index]
+                return f"{move.function}({self.readable(move.sql)}, {move.reach})"
+            return place.group()
+
+        return _PLACE.sub(shown, plain(sql))
 
 
 def plain(sql: str) -> str:

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sqlglot import exp
 
+from slackwater.errors import LanguageError
 from slackwater.language.dialect import SparkText
 from slackwater.language.durations import parse_duration
+from slackwater.plan.calls import is_aggregate
+from slackwater.plan.functions import Functions
 from slackwater.plan.model import Extreme, Move
+from slackwater.plan.refusals import own_nodes
 from slackwater.plan.scope import Scope, canonical
 
 _KINDS: dict[str, tuple[Extreme, bool]] = {
@@ -44,33 +47,72 @@ def take_moves(root: exp.Expr, scope: Scope, moves: list[Move]) -> exp.Expr:
     return root.transform(replaced)
 
 
-def _move(node: exp.Expr, scope: Scope) -> Move:
-    name = str(node.this).lower()
+def refuse_bare_moves(select: exp.Select, scope: Scope, functions: Functions) -> None:
+    """Raise at an extreme over time that is taken of no aggregate.
+
+    HAVING is left to ``take_moves``: there an aggregate may be named by the alias of its item.
+    """
+    for node in own_nodes(select):
+        if (
+            is_move(node)
+            and not functions.is_scalar(str(node.this))
+            and not any(is_aggregate(n, functions) for n in node.walk())
+            and node.find_ancestor(exp.Having) is None
+        ):
+            moved, reach = _arguments(node, scope)
+            written = f"{_name(node)}(AVG({moved.sql(SparkText)}), {reach.sql(SparkText)})"
+            raise _of_no_aggregate(node, scope, written)
+
+
+def _of_no_aggregate(node: exp.Expr, scope: Scope, written: str) -> LanguageError:
+    source = scope.path.source
+    nested = source.lower() != scope.stream.lower()
+    hint = f"{source} aggregates already: take the extreme there" if nested else f"write {written}"
+    return scope.error(f"{_name(node)}() takes the extreme of an aggregate over time", node, hint=hint)
+
+
+def _name(node: exp.Expr) -> str:
+    return str(node.this).lower()
+
+
+def _example(name: str) -> str:
+    return f"{name}(AVG(x), " + ("'30 minutes')" if _KINDS[name][1] else "TIMESTAMP '2026-01-31 09:00:00')")
+
+
+def _arguments(node: exp.Expr, scope: Scope) -> tuple[exp.Expr, exp.Expr]:
+    """What an extreme is taken of, and how far back it goes."""
+    name = _name(node)
     if not scope.current:
         raise scope.error(
             f"{name}() goes over current values, and this query reads windows or rows",
             node,
             hint=f"read FROM LATEST({scope.stream}), or use MAX with GROUP BY window(…)",
         )
-    extreme, sliding = _KINDS[name]
-    example = f"{name}(AVG(x), {chr(39)}30 minutes{chr(39)})" if sliding else f"{name}(AVG(x), TIMESTAMP '…')"
-    arguments: Sequence[exp.Expr] = node.expressions
-    if len(arguments) != 2:
-        raise scope.error(f"{name}() takes two arguments, found {len(arguments)}", node, hint=example)
-    moved, reach = arguments
+    if len(node.expressions) != 2:
+        raise scope.error(
+            f"{name}() takes two arguments, found {len(node.expressions)}", node, hint=_example(name)
+        )
+    moved, reach = node.expressions
     if any(is_move(n) for n in moved.walk()):
         raise scope.error(f"{name}() cannot be taken of another such extreme", node)
+    return moved, reach
+
+
+def _move(node: exp.Expr, scope: Scope) -> Move:
+    moved, reach = _arguments(node, scope)
+    name = _name(node)
     if not any(
         isinstance(n, exp.Column) and n.name[:1] == "a" and n.name[1:].isdigit() for n in moved.walk()
     ):
-        raise scope.error(f"{name}() takes an aggregate", node, hint=example)
+        raise _of_no_aggregate(node, scope, _example(name))
+    extreme, sliding = _KINDS[name]
     sql = canonical(moved)
     try:
         if sliding:
             return Move(extreme, sql, size=_length(reach))
         return Move(extreme, sql, since=_moment(reach))
     except ValueError as error:
-        raise scope.error(f"{name}(): {error}", node, hint=example) from None
+        raise scope.error(f"{name}(): {error}", node, hint=_example(name)) from None
 
 
 def _length(node: exp.Expr) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -22,8 +21,6 @@ from slackwater.plan.description import (
 from slackwater.plan.model import Output, Step, plain
 from slackwater.plan.passes import passes_of
 from slackwater.plan.tables import Plan, StepPlan, Table
-
-_PLACE = re.compile(r"\b([ak])(\d+)\b")
 
 
 class Notes:
@@ -54,7 +51,7 @@ class Notes:
             str(step.window) if step.window is not None else None,
             tuple(k.name for k in step.keys),
             tuple(map(str, step.calls)),
-            _over_calls(step, step.having) if step.having is not None else None,
+            step.readable(step.having) if step.having is not None else None,
             planned.tables,
             tuple(map(_width, tables)),
             _reason(tables),
@@ -143,16 +140,5 @@ def _reads(planned: StepPlan) -> Iterable[tuple[str, str, int | None]]:
 
 
 def _output(step: Step, output: Output) -> str:
-    sql = _over_calls(step, output.sql) if step.aggregates else plain(output.sql)
+    sql = step.readable(output.sql) if step.aggregates else plain(output.sql)
     return sql if sql == output.name else f"{sql} AS {output.name}"
-
-
-def _over_calls(step: Step, sql: str) -> str:
-    """SQL over ``a0`` and ``k0`` with the calls and keys themselves."""
-
-    def shown(place: re.Match[str]) -> str:
-        names = [str(c) for c in step.calls] if place.group(1) == "a" else [k.name for k in step.keys]
-        index = int(place.group(2))
-        return names[index] if index < len(names) else place.group()
-
-    return _PLACE.sub(shown, plain(sql))

@@ -34,7 +34,7 @@ def refuse(select: exp.Select, source: Source) -> None:
             node = select.args[arg]
             first = node[0] if isinstance(node, list) else node
             raise at.error(message, first if isinstance(first, exp.Expr) else None, hint)
-    for node in _own_nodes(select):
+    for node in own_nodes(select):
         if isinstance(node, exp.Window):
             raise at.error(
                 "window functions (OVER) are not supported",
@@ -59,7 +59,8 @@ def refuse(select: exp.Select, source: Source) -> None:
             _refuse_unrepeatable(node, at)
 
 
-def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
+def own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
+    """All nodes of a SELECT but those after FROM."""
     for arg in ("expressions", "where", "group", "having", "joins"):
         value = select.args.get(arg)
         for root in value if isinstance(value, list) else [value]:

@@ -107,8 +107,9 @@ class Scope:
     def _column(self, column: exp.Column) -> exp.Expr:
         parts = [part.name for part in column.parts]
         if len(parts) > 1 and parts[0].lower() in self.aliases:
-            return _dot(self._find(parts[1], self.aliases[parts[0].lower()], column), parts[2:])
-        return _dot(self._find(parts[0], self._unqualified(parts[0], column), column), parts[1:])
+            return _dot(self._find(parts[1], self.aliases[parts[0].lower()], parts[0], column), parts[2:])
+        sources = " or ".join([self.path.source, *(lookup.table for lookup in self.path.lookups)])
+        return _dot(self._find(parts[0], self._unqualified(parts[0], column), sources, column), parts[1:])
 
     def _unqualified(self, name: str, column: exp.Column) -> Mapping[str, exp.Expr]:
         """All columns by plain name, after a check that the name is not to be had twice."""
@@ -126,7 +127,7 @@ class Scope:
             )
         return self.columns
 
-    def _find(self, name: str, columns: Mapping[str, exp.Expr], at: exp.Column) -> exp.Expr:
+    def _find(self, name: str, columns: Mapping[str, exp.Expr], sources: str, at: exp.Column) -> exp.Expr:
         for known, expression in columns.items():
             if known.lower() == name.lower():
                 found = expression.copy()
@@ -135,7 +136,7 @@ class Scope:
         near = difflib.get_close_matches(name, list(columns), n=1)
         known_names = ", ".join(columns)
         hint = f"did you mean {near[0]}?" if near else f"there are {known_names}"
-        raise self.error(f"no column {name} in {self.path.source}", at, hint=hint)
+        raise self.error(f"no column {name} in {sources}", at, hint=hint)
 
 
 _UNITS = frozenset(

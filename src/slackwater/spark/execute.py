@@ -22,7 +22,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Lookup, Window
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Table
-from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds
+from slackwater.spark.files import cast_column, declared_schema, local_files, read_nanoseconds, table_options
 from slackwater.spark.finish import windows_sql
 from slackwater.spark.shed import rows_read
 from slackwater.spark.states import final_states, first_states
@@ -82,8 +82,9 @@ class Executor:
         """Read a stored table once, checked against its declaration."""
         if table.sql in self._tables:
             return
+        options = table_options(self.session, table)
         try:
-            frame = self.session.read.format(table.format).options(**dict(table.options))
+            frame = self.session.read.format(table.format).options(**options)
             nanos: frozenset[str] = frozenset()
             if table.format.lower() in ("csv", "json"):
                 frame = frame.schema(declared_schema(table.columns))

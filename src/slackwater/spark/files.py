@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +12,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from slackwater.errors import SourceError
-from slackwater.language.statements import Column, CreateStream
+from slackwater.language.statements import Column, CreateStream, CreateTable
+from slackwater.language.tokens import position_at
+
+FILE_FORMATS = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_PATTERN = re.compile(r"[*?\[{\\]")
 
 
 def declared_schema(columns: Sequence[Column]) -> str:
@@ -30,6 +37,47 @@ def local_files(path: str) -> list[Path]:
     """The data files at a path of this machine's; none where it is elsewhere, or a pattern."""
     local = Path(path.removeprefix("file://"))
     return data_files(local) if local.exists() else []
+
+
+def table_options(session: SparkSession, table: CreateTable) -> dict[str, str]:
+    """A table's options, with the place of its files as Spark finds them from wherever it was started.
+
+    Raises SourceError where there is nothing on this machine; what is elsewhere, or a pattern, is Spark's
+    to judge.
+    """
+    options = dict(table.options)
+    key = next((k for k in options if k.lower() == "path"), None)
+    if key is None or table.format.lower() not in FILE_FORMATS or _PATTERN.search(options[key]):
+        return options
+    path = options[key]
+    if path.startswith("file:"):
+        local = Path("/" + path.removeprefix("file:").lstrip("/"))
+    elif _SCHEME.match(path) or not _files_are_local(session):
+        return options
+    else:
+        local = Path(path).absolute()
+        options[key] = str(local)
+    if not local.exists():
+        raise _nothing_there(table, path)
+    return options
+
+
+def _files_are_local(session: SparkSession) -> bool:
+    """Whether a path without a scheme is on this machine, and not in a cluster's file system."""
+    configured = session.sparkContext._jsc.hadoopConfiguration()
+    return str(configured.get("fs.defaultFS", "file:///")).startswith("file:")
+
+
+def _nothing_there(table: CreateTable, path: str) -> SourceError:
+    source = table.source
+    place = table.sql.find(f"'{path}'")
+    at = position_at(source.text, source.position.offset + place) if place >= 0 else None
+    complaint = source.error(
+        f"table {table.name}: there is nothing at {path!r} (looked from {os.getcwd()})",
+        at=at,
+        hint="put its file there, or correct the path; a relative one starts where the command runs",
+    )
+    return SourceError(str(complaint))
 
 
 def read_nanoseconds(session: SparkSession, source: Path) -> frozenset[str]:

@@ -15,14 +15,20 @@ from slackwater.errors import SourceError
 from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
 from slackwater.spark.execute import first_line
-from slackwater.spark.files import cast_column, csv_layout, declared_schema, local_files, read_nanoseconds
+from slackwater.spark.files import (
+    FILE_FORMATS,
+    cast_column,
+    csv_layout,
+    declared_schema,
+    local_files,
+    read_nanoseconds,
+)
 from slackwater.spark.kafka_blocks import block_sql, blocks_of, readings, stretches
 from slackwater.spark.landing import land
 from slackwater.spark.source import Offsets, StreamSource
 from slackwater.spark.trace import GeneratedTrace, Generator, generated_columns
 from slackwater.spark.trace_source import TraceSource
 
-FILE_FORMATS = ("parquet", "json", "csv", "orc", "text", "avro", "xml")
 GENERATORS: Mapping[str, Callable[[Mapping[str, str]], Generator]] = {
     "traffic": traffic.from_options,
     "walks": walks.from_options,

@@ -53,15 +53,23 @@ def demo_sql() -> str:
     return (resources.files("slackwater.terminal") / "demo.sql").read_text()
 
 
+def _heading(console: Console, text: str) -> None:
+    if console.is_terminal:
+        console.rule(text)
+    else:
+        # a pipe has no width for a rule to fill
+        console.print(text)
+
+
 def run_demo(console: Console, seconds: float) -> None:
     """Show the plan, then run it until the time is over."""
     text = demo_sql()
     functions = Functions().with_scalar("network", "string")
-    console.rule("one tree for all queries: slackwater explain")
+    _heading(console, "one tree for all queries: slackwater explain")
     console.print(
         explain(extend(Plan(), Catalog.from_sql(text, functions)), "text"), highlight=False, soft_wrap=True
     )
-    console.rule("the same, running: slackwater run")
+    _heading(console, "the same, running: slackwater run")
     with tempfile.TemporaryDirectory(prefix="slackwater-demo-") as folder:
         run_file(
             text,

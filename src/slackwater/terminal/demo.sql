@@ -32,3 +32,13 @@ CREATE VIEW spread AS
 CREATE QUERY busy_seconds AS
   SELECT COUNT(*) AS n FROM spread WHERE n > 30000
   GROUP BY window(ts, '10 seconds', '1 second') WITH SUBSET GAP 10;
+
+-- The queues of forty routers, of which each says once a second how long it is; one says nothing from second 20 to 35. Of
+-- current values an answer is delivered when it has probably drifted, and goes on as a model while a router is silent.
+CREATE STREAM queues (ts TIMESTAMP, key STRING, value DOUBLE, volume INT)
+  USING walks OPTIONS (seed '7', keys '40', sigma '0.8', drift '0.1', correlation '0.3', silent 'k3:20:15', speed '1')
+  KEY key TIMESTAMP BY ts;
+
+CREATE QUERY delay AS
+  SELECT AVG(value) AS delay, max_over(AVG(value), '30 seconds') AS worst FROM LATEST(queues)
+  WITH DRIFT 1 BELIEF 90%;

@@ -57,7 +57,8 @@ def explain_live(trial: Trial, console: Console, talk: Console) -> None:
 
 
 def _shown(session: Session) -> RenderableType:
-    return insight_view(insight(session.engine))
+    current = [q for q in session.status().queries if session.catalog.queries[q.name.lower()].current]
+    return insight_view(insight(session.engine), current)
 
 
 def explain_load(trial: Trial, multiple: float, cores: int | None, console: Console, talk: Console) -> None:

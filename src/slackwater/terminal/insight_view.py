@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -14,16 +14,18 @@ from slackwater.language.durations import format_duration
 from slackwater.plan.model import plain
 from slackwater.runtime.insight import DropInsight, Insight, OperatorInsight, QueryInsight, StreamInsight
 from slackwater.runtime.show import compact, printable, show_number
+from slackwater.runtime.status import QueryStatus
 
 NOTHING = "nothing has been measured yet"
 
 
-def insight_view(insight: Insight) -> RenderableType:
-    """Everything that is known, as trees and tables."""
+def insight_view(insight: Insight, current: Sequence[QueryStatus] = ()) -> RenderableType:
+    """Everything that is known, as trees and tables; ``current`` are the queries over current values."""
     measured = [stream for stream in insight.streams if stream.measured]
     if not measured:
         return Text(NOTHING, "dim")
-    return Group(*(part for stream in measured for part in _stream(stream)), _load(insight))
+    answered = {query.name: query for query in current}
+    return Group(*(part for stream in measured for part in _stream(stream, answered)), _load(insight))
 
 
 def plain_table(*headings: str) -> Table:
@@ -59,7 +61,7 @@ def share_text(share: float | None) -> str:
     return "∞" if math.isinf(share) else f"{float(f'{share * 100:.3g}'):g}%"
 
 
-def _stream(stream: StreamInsight) -> Iterator[RenderableType]:
+def _stream(stream: StreamInsight, answered: Mapping[str, QueryStatus]) -> Iterator[RenderableType]:
     facts = [
         f"{compact(stream.rate)} rows for each second of event time",
         f"{show_number(round(stream.size))} in the last batch",
@@ -70,8 +72,12 @@ def _stream(stream: StreamInsight) -> Iterator[RenderableType]:
     yield Text(f"stream {printable(stream.stream)} · " + " · ".join(facts), "bold")
     yield _tree(stream.operators)
     yield Text("")
-    yield _queries(stream.queries)
-    yield Text("")
+    if sampled := [q for q in stream.queries if q.query not in answered]:
+        yield _queries(sampled)
+        yield Text("")
+    if current := [answered[q.query] for q in stream.queries if q.query in answered]:
+        yield _evaluations(current)
+        yield Text("")
     if stream.drops:
         yield _drops(stream.drops)
         yield Text("")
@@ -118,6 +124,22 @@ def _queries(queries: Sequence[QueryInsight]) -> Table:
             "–" if query.second is None else f"{query.second:.3g}",
             Text("suspended", "red") if query.suspended else share_text(query.rate),
             "–" if query.error is None else share_text(query.error),
+        )
+    return table
+
+
+def _evaluations(queries: Sequence[QueryStatus]) -> Table:
+    """Queries over current values: no row of theirs is sampled, and what counts is how often they are run."""
+    table = plain_table("current values", "contract", "answers", "evaluations", "missed")
+    table.columns[1].justify = "left"
+    for query in queries:
+        deferred = query.contract.startswith("DRIFT")
+        table.add_row(
+            printable(query.name),
+            Text(printable(query.contract), "dim"),
+            show_number(query.answers),
+            show_number(query.evaluated) if deferred else "every tick",
+            Text(show_number(query.missed), "red" if query.missed else "") if deferred else "–",
         )
     return table
 

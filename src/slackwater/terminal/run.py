@@ -15,6 +15,7 @@ from slackwater.runtime.recording import check_recording_folder
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
 from slackwater.spark.session import passing_session
+from slackwater.terminal.console import output_console
 from slackwater.terminal.view import LiveView, summary
 
 
@@ -34,7 +35,7 @@ def run_file(
 ) -> None:
     """Run until the streams end, the time is over or the user interrupts."""
     # what is for people goes to stderr where answers take stdout
-    talk = Console(stderr=True) if answers == "-" else console
+    talk = output_console(stderr=True) if answers == "-" else console
     live = answers != "-" and console.is_terminal
     finished = _finished(root)
     # a run that came to its end starts over, and may write over its own answers, not over another's
