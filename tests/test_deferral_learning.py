@@ -169,7 +169,7 @@ def test_pretended_interruptions_learn_drift_and_spread() -> None:
         if tick > 2000 and tick + 16 < len(values):
             ticks = np.full(4, 16.0)
             said = row + known.gone(trend, np.zeros(4), ticks, 1.0)
-            width = 1.645 * known.sigma(np.full(4, 0.75), ticks) * 4.0
+            width = 1.645 * known.spread(np.full(4, 0.75), trend, ticks, 1.0)
             inside.append(np.abs(values[tick + 16] - said) <= width)
     assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
     assert known.trust()[0][4] > 0.8

@@ -168,7 +168,7 @@ def _ours(
     factors, pretended, told = model
     lasting = np.full(series.values.shape[1], float(after))
     went_on = series.values[tick] + pretended.gone(known.drift[tick], told, lasting, series.tick_s)
-    sigma = pretended.sigma(known.variance[tick], lasting) * np.sqrt(after * series.tick_s)
+    sigma = pretended.spread(known.variance[tick], known.drift[tick], lasting, series.tick_s)
     heard = np.ones(len(sigma), bool)
     heard[lost] = False
     loadings, own = factors.untold(heard, 1 - pretended.shares(lasting)[1])

@@ -26,7 +26,7 @@ FIRST_LOADING = 0.5
 OWN_LEAST = 1e-3
 """Of the variance of a series, the share that is its own whatever the factors explain."""
 TINY = 1e-300
-TINY_SHARE = 1e-9
+TINY_SHARE = 1e-6
 LARGEST = 6.0
 """Standardised increments are cut off there: one jump of one series says little about the others."""
 
@@ -54,10 +54,7 @@ class Factors:
     @classmethod
     def fresh(cls, series: int, rank: int = RANK, memory: float = MEMORY) -> Factors:
         """Nothing is known yet: every variance of a sum is the sum of the variances."""
-        rank = max(1, min(rank, series))
-        # any loadings but zero will do to begin with; these differ between series and factors
-        angles = np.arange(series)[:, None] * ((1 + np.arange(rank))[None, :] * 0.7548776662466927)
-        first = FIRST_LOADING * np.cos(2 * np.pi * angles)
+        first = _first(np.arange(series), max(1, min(rank, series)))
         return cls(first, np.ones(series), np.zeros(series), memory=memory)
 
     @property
@@ -76,15 +73,16 @@ class Factors:
             return
         moves = np.where(there, increments, 0.0).clip(-LARGEST, LARGEST)
         late = there & (self.heard == 0) & (self.seen > 0)
-        self.loadings[late], self.squares[late] = 0.0, 1.0
+        self.loadings[late], self.squares[late] = _first(np.flatnonzero(late), self.loadings.shape[1]), 1.0
         own = self.own
         weighed = np.where(there, 1 / own, 0.0)[:, None] * self.loadings
         spread = np.linalg.inv(np.eye(self.loadings.shape[1]) + weighed.T @ self.loadings)
         factors = spread @ (weighed.T @ moves)
         square = spread + np.outer(factors, factors)
-        rate = 1 / min(self.seen + 10.0, self.memory)
+        rates = 1 / np.minimum(self.heard + 10.0, self.memory)
+        rate = float(rates[there].mean())
         # what is not seen goes along with the scale of the factors
-        rates = np.where(there, 1 / np.minimum(self.heard + 10.0, self.memory), rate)
+        rates = np.where(there, rates, rate)
         learnt = moves[:, None] * factors[None, :]
         squares = np.square(moves)
         if not there.all():
@@ -203,3 +201,9 @@ class Factors:
         seen, memory = (float(number) for number in saved["scalars"])
         arrays = {n: np.array(saved[n], np.float64) for n in ("loadings", "squares", "heard")}
         return cls(**arrays, seen=seen, memory=memory)
+
+
+def _first(series: NDArray[np.integer], rank: int) -> Floats:
+    """Loadings to begin with: any but zero will do; these differ between series and factors."""
+    angles = series[:, None] * ((1 + np.arange(rank))[None, :] * 0.7548776662466927)
+    return np.asarray(FIRST_LOADING * np.cos(2 * np.pi * angles))

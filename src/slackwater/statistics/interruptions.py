@@ -28,7 +28,8 @@ CAREFUL = 0.95
 """Of the claims that may be wrong, so many are: what is learnt lags behind what happens."""
 LARGEST = 3.0
 STEEPEST = 30.0
-"""Standard deviations that a drift may add up to; what seems steeper is a buffer of equal values."""
+"""Standard deviations that a drift adds up to at the most: what rises so steadily has hardly another spread
+than how far the drift may be wrong."""
 
 
 @dataclass
@@ -69,10 +70,10 @@ class Interruptions:
         then, drift_then, variance_then, path_then = self.past[(self.ticks - lag) % len(self.past)]
         seconds = lag * tick_s
         with np.errstate(divide="ignore", invalid="ignore"):
-            expected = np.sqrt(variance_then * seconds)
+            expected = _scale(variance_then, drift_then, seconds)
             happened, said = (values - then) / expected, drift_then * seconds / expected
             told = (path - path_then) / expected
-        known = np.isfinite(happened) & np.isfinite(said) & np.isfinite(told) & (np.abs(said) < STEEPEST)
+        known = np.isfinite(happened) & np.isfinite(said) & np.isfinite(told)
         if self.ticks >= lag and known.any():
             self._learn(turn, happened[known], said[known], told[known], np.flatnonzero(known))
         self.past[self.ticks % len(self.past)] = values, drift, variance, path
@@ -134,8 +135,8 @@ class Interruptions:
         then = self.past[(self.ticks - 1 - back) % len(self.past), 3, series]
         return np.where(np.isnan(then), now, then)
 
-    def sigma(self, variance: Floats, ticks: Floats) -> Floats:
-        """Standard deviations a root second that claim what has been seen of interruptions of so many ticks.
+    def spread(self, variance: Floats, drift: Floats, ticks: Floats, tick_s: float) -> Floats:
+        """Standard deviations that claim what has been seen of interruptions of so many ticks.
 
         They take the place of the series' own where the variance of a sum is worked out.
         """
@@ -143,7 +144,7 @@ class Interruptions:
         low = np.minimum(place.astype(np.intp), len(LAGS) - 2)
         part, columns = place - low, np.arange(len(place))
         spread = (1 - part) * self.log_spread[low, columns] + part * self.log_spread[low + 1, columns]
-        return np.asarray(np.sqrt(variance) * np.exp(spread))
+        return np.asarray(_scale(variance, drift, ticks * tick_s) * np.exp(spread))
 
     def to_arrays(self) -> dict[str, Floats]:
         """All that is to be saved."""
@@ -163,3 +164,8 @@ class Interruptions:
         }
         belief, ticks = (float(number) for number in saved["scalars"])
         return cls(belief, **arrays, ticks=int(ticks))
+
+
+def _scale(variance: Floats, drift: Floats, seconds: Floats | float) -> Floats:
+    """How far a series wanders by what is known of it, as a unit for what is learnt."""
+    return np.asarray(np.sqrt(variance * seconds + np.square(drift * seconds / STEEPEST)))

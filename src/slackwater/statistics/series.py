@@ -102,7 +102,7 @@ class Series:
     def next_overdue(self, declared: int | None = None) -> int:
         """The first time at which a key that is not silent yet would be, or one is already."""
         limit = self.limit if declared is None else np.int64(declared)
-        known = self.known
+        known = self.known & self.there.any(axis=0) if self.signals else self.known
         if not known.any():
             return int(NEVER)
         usual = np.broadcast_to(np.minimum(limit, NEVER // 2), self.time.shape)

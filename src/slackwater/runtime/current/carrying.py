@@ -23,14 +23,14 @@ def carry(
     """Let a query go on from another one of the same text: its groups, its cached answers, its extremes."""
     after.matrix.groups, after.known_from = before.matrix.groups, before.known_from
     if isinstance(after, DeferredQuery):
-        _to_deferred(before, after)
+        _to_deferred(before, after, history)
     elif isinstance(before, ExactQuery):
         after.moving = before.moving
     else:
         _to_exact(before, after, history)
 
 
-def _to_deferred(before: ExactQuery | DeferredQuery, after: DeferredQuery) -> None:
+def _to_deferred(before: ExactQuery | DeferredQuery, after: DeferredQuery, history: History | None) -> None:
     if isinstance(before, DeferredQuery):
         for item, old in zip(after.items, before.items, strict=True):
             item.load(old.to_arrays())
@@ -43,8 +43,9 @@ def _to_deferred(before: ExactQuery | DeferredQuery, after: DeferredQuery) -> No
             if item.move == moving.move and moving.count:
                 last = int(moving.time[moving.count - 1])
                 item.value[:] = moving.extremes(last)[: len(item.value)]
-                if item.landmarks is not None:
-                    item.landmarks.begin(item.value)
+                if item.landmarks is not None and history is not None:
+                    # what can be read again is, so that rows which come late may still change it
+                    item.landmarks.begin(moving.settled(history.reach)[: len(item.value)])
 
 
 def _to_exact(before: DeferredQuery, after: ExactQuery, history: History | None) -> None:
@@ -56,4 +57,4 @@ def _to_exact(before: DeferredQuery, after: ExactQuery, history: History | None)
     for moving in after.moving:
         for item in before.items:
             if item.move == moving.move and item.landmarks is not None:
-                moving.begin(item.landmarks.extreme[0])
+                moving.begin(item.landmarks.settled(history.reach))

@@ -62,17 +62,22 @@ class DeferredQuery:
 
     def repaired(self, keys: Bools, before: int, reach: int) -> None:
         """Take extremes since a landmark anew where keys have said something else from a tick on."""
-        for item in self.items:
-            if item.landmarks is not None:
-                item.grow(self.matrix.size)
-                item.landmarks.back(self.matrix.rows_with(keys), before, reach)
+        taken = [item for item in self.items if item.landmarks is not None]
+        rows = self.matrix.rows_with(keys) if taken else keys
+        for item in taken:
+            assert item.landmarks is not None
+            item.grow(self.matrix.size)
+            item.landmarks.back(rows, before, reach)
 
     def costs(self, item: DeferredItem, tick: Tick, units: UnitCosts, rows: Ints) -> Floats:
         """What evaluating each of some rows takes, in seconds."""
         ticks: Floats | float = 1.0
         if item.move is not None and tick.history is not None:
-            low = tick.now - item.move.size if item.move.size is not None else item.at[rows]
-            times = tick.history.times
+            times, reach = tick.history.times, tick.history.reach
+            low = np.asarray(tick.now - (item.move.size or 0))
+            if item.landmarks is not None:
+                low = item.landmarks.at[0, rows]
+            low = np.maximum(low, reach)
             ticks = np.float64(1 + len(times)) - np.searchsorted(times, low)
         return units.evaluation(self.matrix.lengths()[rows].astype(np.float64), ticks)
 
@@ -95,8 +100,7 @@ class DeferredQuery:
         self._held.append((item, tick.now, rows[there], _only(found, there), on_time[there]))
         item.value[rows], item.drift[rows], item.variance[rows] = found.value, found.drift, found.variance
         item.at[rows[present]] = tick.now
-        if item.landmarks is not None:
-            item.landmarks.note(rows[present], found.known[present], tick.now, tick.gap)
+        item.look(rows[present], found.known[present], found.modelled[present], tick)
         item.late[rows], item.modelled[rows] = False, found.modelled
         item.plan(rows, found, tick)
         # of a group that no key is there for nothing can be said until one comes, which wakes it
@@ -120,7 +124,7 @@ class DeferredQuery:
         if item.landmarks is not None:
             cached, since = item.landmarks.extreme[0, rows], int(item.landmarks.at[0, rows].min())
         factor = self._factor(item, rows, tick)
-        return Asked(item.aggregate, item.move, self.contract, tick, cached, factor, since)
+        return Asked(item.aggregate, item.move, self.contract, tick, cached, factor, rows, len(rows), since)
 
     def _factor(self, item: DeferredItem, rows: Ints, tick: Tick) -> Floats:
         if tick.manner.calibration and item.move is None:

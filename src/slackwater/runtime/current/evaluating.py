@@ -19,6 +19,9 @@ from slackwater.statistics.series import Bools, Ints
 
 UNPLANNED_TICKS = 128
 """The longest that an extreme is put off."""
+FEW, EARLIER = 1_000, 0.25
+"""Where more groups than these are evaluated at once, extremes that wait for what leaves their window are due
+up to this share earlier."""
 
 
 def evaluate(asked: Asked, matrix: Matrix) -> Evaluated:
@@ -40,9 +43,10 @@ def evaluate(asked: Asked, matrix: Matrix) -> Evaluated:
         longest = wait
     # what is not planned again waits for less long
     limit = tick.longest if move is None else min(tick.longest, UNPLANNED_TICKS * tick.gap)
-    # groups that begin together do not all end together
-    spreading = 0.75 + 0.5 * np.modf(np.arange(matrix.size) * 0.6180339887498949)[0]
-    scanned = np.minimum(edge, limit / 1e6 * spreading)
+    # groups that begin together do not all end together: some a little earlier than they could
+    part = np.modf(asked.rows * 0.6180339887498949)[0]
+    earlier = 1 - EARLIER * part if asked.count > FEW else 1.0
+    scanned = np.minimum(edge * earlier, limit / 1e6 * (0.75 + 0.5 * part))
     modelled = matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(matrix.size, bool)
     width = bound
     if modelled.any():

@@ -63,7 +63,8 @@ def _extremes(
     value, edge = np.empty(matrix.size), np.full(matrix.size, np.inf)
     pace = max(1, CELLS_AT_A_TIME // max(1, len(times)))
     # what was said at a tick stands until the next one, and leaves the window with it
-    seconds = (np.append(times[1:], [tick.now, tick.now]) - tick.now) / 1e6
+    ends = np.append(times[1:], tick.now)[: len(times)]
+    seconds = np.append((ends - tick.now) / 1e6, 0.0)
     for first in range(0, matrix.size, pace):
         rows = np.arange(first, min(first + pace, matrix.size))
         part = matrix if len(rows) == matrix.size else matrix.chosen(rows)

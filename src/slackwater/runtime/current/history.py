@@ -57,6 +57,15 @@ class History:
         self.there[place] = series.there
         self.count += 1
 
+    def begin(self, now: int, series: Series) -> None:
+        """Know what stands since the last tick, also of signals that are new."""
+        if not self.count or self.times[-1] < now:
+            self.push(now, series)
+            return
+        self.grow(series.size)
+        place = self.count - 1
+        self.item[place], self.value[place], self.there[place] = series.time, series.value, series.there
+
     @property
     def reach(self) -> int:
         """The first tick that can be read; long before where nothing was let go of."""

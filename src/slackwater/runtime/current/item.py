@@ -12,6 +12,7 @@ from slackwater.plan.model import Move, Output, Step
 from slackwater.planners.deferral_budget import HORIZON_S, Budget, Clock
 from slackwater.runtime.current.landmarks import Landmarks
 from slackwater.runtime.current.linear import Aggregate
+from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.runtime.current.tick import Evaluated, Tick
 from slackwater.statistics.calibration import Calibration, time_out
 from slackwater.statistics.diffusion import Floats
@@ -82,6 +83,27 @@ class DeferredItem:
         else:
             missed = (np.abs(moved) > bound).astype(np.float64)
         self.calibration.learn(rows, missed, 1 - self.belief, after)
+
+    def soon_forgotten(self, tick: Tick) -> Ints:
+        """Extremes since a landmark whose last look is so many ticks ago that it is time for another."""
+        history = tick.history
+        if self.landmarks is None or history is None or history.count <= LOOKED_AT:
+            return np.empty(0, np.int64)
+        oldest, at = history.times[history.count - LOOKED_AT], self.landmarks.at[0]
+        return np.flatnonzero((at < oldest) & (at > LONG_BEFORE))
+
+    def look(self, rows: Ints, known: Floats, modelled: Bools, tick: Tick) -> None:
+        """Take note of extremes since a landmark, of what keys have said.
+
+        While something is modelled the look before it stays, so that what is modelled goes on from there, as
+        long as all since then can be read.
+        """
+        if self.landmarks is None:
+            return
+        settled = ~modelled
+        if modelled.any():
+            settled |= np.isin(rows, self.soon_forgotten(tick)) | (self.landmarks.at[0, rows] == LONG_BEFORE)
+        self.landmarks.note(rows[settled], known[settled], tick.now, tick.gap)
 
     def plan(self, rows: Ints, found: Evaluated, tick: Tick) -> None:
         """Set when rows that were evaluated are due again."""
@@ -155,6 +177,8 @@ _FILLS = {
     "late": False,
     "modelled": False,
 }
+LOOKED_AT = LANDMARK_TICKS * 3 // 4
+"""Ticks after which an extreme since a landmark is looked at whatever the load."""
 TRIED, CAREFUL = 20.0, 0.4
 """Until so many evaluations have shown what is right, intervals are shorter, at first by this factor."""
 YEARLY = 365

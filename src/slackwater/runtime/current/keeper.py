@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.current import CurrentPlan, current_plan
-from slackwater.plan.panes import AFTER_ALL
+from slackwater.plan.panes import AFTER_ALL, BEFORE_ALL
 from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
 from slackwater.planners.deferring import Rules, UnitCosts
@@ -83,7 +83,8 @@ class Keeper:
         values = self._values
         if values is None and self._files:
             # a run that goes on: as the last turn was, until it is known better
-            return self._last_rules()
+            found = self._last_rules()
+            return found if fed else {**found, "budget": None} if found else {}
         if values is None or not values.deferred:
             return {}
         if not fed:
@@ -114,7 +115,9 @@ class Keeper:
             self._forget()
             return
         ask = self._ask(plan, work.plan.catalog, work.executor, work.session, work.now())
-        changed = self._go_on(plan, ask)
+        read = work.decision.watermark
+        lateness = work.plan.catalog.streams[self._stream.lower()].lateness
+        changed = self._go_on(plan, ask, read + lateness if read > BEFORE_ALL else read)
         values = self._values
         assert values is not None
         watermark = self._state.watermark(self._stream)
@@ -148,13 +151,17 @@ class Keeper:
     def _files(self) -> list[LogFile]:
         return self._state.files.setdefault(CURRENT, [])
 
-    def _go_on(self, plan: CurrentPlan, ask: Asking) -> bool:
-        """Have values for a plan: from disk, from another plan, or new; whether all is to be kept anew."""
+    def _go_on(self, plan: CurrentPlan, ask: Asking, begun: int) -> bool:
+        """Have values for a plan: from disk, from another plan, or new; whether all is to be kept anew.
+
+        ``begun`` is the time up to which the stream was read before.
+        """
         if self._values is None and self._files:
             self._load(ask)
         if self._values is None:
             self._values = CurrentValues(plan, self._keeping.pace, self._keeping.manner, self._clock)
             self._values.prepare(ask)
+            self._values.known_from(begun)
             return True
         if self._values.plan != plan:
             self._values = self._values.carried(plan, ask)

@@ -38,25 +38,38 @@ class Landmarks:
 
     def note(self, rows: Ints, extreme: Floats, now: int, gap: int) -> None:
         """Take the extremes of some groups up to a tick."""
-        older = rows[self.at[0, rows] - self.at[1, rows] >= APART_TICKS * gap]
+        at = self.at[:, rows]
+        older = rows[(at[0] - at[1] >= APART_TICKS * gap) & (at[0] < now)]
         self.extreme[1:, older] = self.extreme[:-1, older]
         self.at[1:, older] = self.at[:-1, older]
         self.extreme[0, rows], self.at[0, rows] = extreme, now
 
     def back(self, rows: Bools, before: int, reach: int) -> None:
-        """Forget what groups said from a tick on; ``reach`` is the first tick that can be read again."""
+        """Forget what groups said from a tick on; ``reach`` is the first tick that can be read again.
+
+        Where no generation is both older than that tick and young enough for all to be read after it, an
+        extreme is kept that may have been taken of what was wrong, and all that can be is read again: nothing
+        is lost, though a false peak may stay.
+        """
         chosen = np.flatnonzero(rows)
         at = self.at[:, chosen]
-        # the youngest that is old enough, or else the oldest after which all can be read again
-        fits = at < before
-        youngest = np.where(fits.any(axis=0), fits.argmax(axis=0), GENERATIONS - 1)
-        readable = np.maximum((at >= reach).sum(axis=0) - 1, 0)
-        place = np.minimum(youngest, readable)
+        fits = (at < before) & (at >= reach)
+        place = np.where(fits.any(axis=0), fits.argmax(axis=0), self._readable(at, reach))
+        found, since = self.extreme[place, chosen], self.at[place, chosen]
+        since = np.where(fits.any(axis=0), since, np.minimum(since, reach))
         for generation in range(GENERATIONS):
-            takes = place > generation
-            source, into = place[takes], chosen[takes]
-            self.extreme[generation, into] = self.extreme[source, into]
-            self.at[generation, into] = self.at[source, into]
+            younger = generation <= place
+            self.extreme[generation, chosen[younger]] = found[younger]
+            self.at[generation, chosen[younger]] = since[younger]
+
+    def settled(self, reach: int) -> Floats:
+        """By group: the oldest extreme after which all can be read again."""
+        return self.extreme[self._readable(self.at, reach), np.arange(self.at.shape[1])]
+
+    @staticmethod
+    def _readable(at: Ints, reach: int) -> Ints:
+        """The oldest generation after which all can be read again, or else the youngest."""
+        return np.asarray(np.maximum((at >= reach).sum(axis=0) - 1, 0))
 
     def begin(self, extreme: Floats) -> None:
         """Go on from extremes that are known, whenever they were."""

@@ -98,10 +98,10 @@ class Model:
         own = own * (1 - together)
         loadings = loadings * np.sqrt(1 - together)[:, :, None]
         loadings = np.concatenate([loadings, np.sqrt(together)[:, :, None]], axis=2)
-        # keys that are heard go on as they do
-        more = np.zeros((*shape, loadings.shape[2] - found.loadings.shape[2]))
-        as_ever = np.concatenate([found.loadings, more], axis=2)
-        loadings = np.where(silent[:, None], loadings, as_ever)
+        # keys that are heard go on as they do, from now on, which has nothing to do with what is past
+        silences = silent[:, None]
+        parts = [np.where(silences, loadings, 0.0), np.where(silences, 0.0, found.loadings)]
+        loadings = np.concatenate(parts, axis=2)
         return Motions(found.time, found.drift, found.variance, loadings, np.where(silent, own, found.own))
 
     def gone(self, series: Series, silent: Bools, now: int, gap: float) -> Floats:
@@ -120,13 +120,17 @@ class Model:
 
     def spread(self, series: Series, silent: Bools, now: int, ahead: float, gap: float) -> Floats:
         """The standard deviation of each key up to some seconds ahead; silent ones since they were heard."""
-        seconds = np.where(silent, (now - series.time) / 1e6, 0.0) + ahead
-        sigma = np.sqrt(series.variance)
+        seconds = np.where(silent, (now - series.time) / 1e6, 0.0)
+        rate = square = series.variance
         if self.silences:
-            ticks = seconds / gap
-            learnt = [s.sigma(series.variance[i], ticks) for i, s in enumerate(self.silences)]
-            sigma = np.where(silent, np.stack(learnt), sigma)
-        return np.asarray(sigma * np.sqrt(seconds))
+            learnt = [
+                s.spread(series.variance[i], series.drift[i], seconds / gap, gap)
+                for i, s in enumerate(self.silences)
+            ]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                square = np.where(silent, np.square(np.stack(learnt)) / seconds, rate)
+        # nobody tells yet how far they go from now on
+        return np.asarray(np.sqrt(np.nan_to_num(square) * seconds + np.fmax(rate, square) * ahead))
 
     def carry(self, before: Model, origin: Sequence[int]) -> None:
         """Take over what is known of signals; ``origin`` says where each was, or -1."""
@@ -151,7 +155,7 @@ class Model:
             "heard_at": self.heard_at,
         }
         if self.factors is not None:
-            found |= {f"factors.0.{n}": a for n, a in self.factors.to_arrays().items()}
+            found |= {f"factors.{n}": a for n, a in self.factors.to_arrays().items()}
         for place, silences in enumerate(self.silences):
             found |= {f"silences.{place}.{n}": a for n, a in silences.to_arrays().items()}
         return found
@@ -161,12 +165,14 @@ class Model:
         self.path, self.heard_at = (np.array(arrays[n], np.float64) for n in ("path", "heard_at"))
         # what is switched off now was perhaps not then, and the other way round
         if self._manner.covariance:
-            kept = [Factors.from_arrays(a) for a in _parts("factors", arrays)]
-            self.factors = kept[0] if kept and len(kept[0].squares) == self._signals * keys else None
+            own = {n: a for n, a in arrays.items() if n.startswith("factors.")}
+            kept = {n.removeprefix("factors."): np.array(a, np.float64) for n, a in own.items()}
+            fits = "squares" in kept and len(kept["squares"]) == self._signals * keys
+            self.factors = Factors.from_arrays(kept) if fits else None
         if self._manner.calibration:
-            self.silences = [Interruptions.from_arrays(a) for a in _parts("silences", arrays)]
+            self.silences = [Interruptions.from_arrays(a) for a in _silences(arrays)]
         complete = (self.factors is not None or not self._manner.covariance) and (
-            bool(self.silences) or not self._manner.calibration
+            bool(self.silences) or not self._manner.calibration or keys > PRETENDED_AT_MOST
         )
         self._keys = keys if complete else 0
 
@@ -179,10 +185,10 @@ def _with_doubt(factors: Factors) -> tuple[Floats, Floats]:
     return np.concatenate([loadings * np.sqrt(1 - doubt)[:, None], common], axis=1), own * (1 - doubt)
 
 
-def _parts(name: str, arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[dict[str, Floats]]:
+def _silences(arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[dict[str, Floats]]:
     found: dict[int, dict[str, Floats]] = {}
     for key, array in arrays.items():
-        if key.startswith(f"{name}."):
+        if key.startswith("silences."):
             _, place, field = key.split(".", 2)
             found.setdefault(int(place), {})[field] = np.array(array, np.float64)
     return [found[place] for place in sorted(found)]
@@ -198,7 +204,7 @@ def _taken(fresh: Factors, old: Factors | None, keys: int, origin: Sequence[int]
             out = slice(source * known, (source + 1) * known)
             for name in ("loadings", "squares", "heard"):
                 getattr(fresh, name)[into] = getattr(old, name)[out]
-    fresh.seen = old.seen
+    fresh.seen = old.seen if any(source >= 0 for source in origin) else 0.0
     return fresh
 
 
@@ -206,5 +212,6 @@ def _more_silences(old: Interruptions, keys: int) -> Interruptions:
     fresh, known = Interruptions.fresh(keys, BELIEF), old.log_spread.shape[1]
     if known:
         fresh.log_spread[:, :known], fresh.past[:, :, :known] = old.log_spread, old.past
-        fresh.products, fresh.looks, fresh.ticks = old.products, old.looks, old.ticks
+        fresh.products, fresh.pairs = old.products, old.pairs
+        fresh.looks, fresh.ticks = old.looks, old.ticks
     return fresh

@@ -58,12 +58,19 @@ class Moving:
 
     def begin(self, extremes: Floats) -> None:
         """Go on from extremes that are known of the time before the ticks that are kept."""
-        more = max(0, len(extremes) - len(self.before))
-        self.before = np.concatenate([self.before, np.full(more, np.nan)])
+        self._widen(len(extremes))
         self.before[: len(extremes)] = self._best(self.before[: len(extremes)], extremes)
+
+    def settled(self, reach: int) -> Floats:
+        """The extreme since a landmark of the ticks before one, which can be read elsewhere from there on."""
+        times = self.time[: self.count]
+        older = self.said[standing(times, self.move.since or 0) : int(np.searchsorted(times, reach))]
+        found: Floats = self._best(self.before, self._best.reduce(older, axis=0, initial=np.nan))
+        return found
 
     def renew(self, times: Ints, said: Floats) -> None:
         """Take what was said at ticks that are kept anew: rows that came late have changed it."""
+        self._widen(said.shape[1])
         places = np.searchsorted(self.time[: self.count], times)
         inside = (places < self.count) & np.isin(times, self.time[: self.count])
         self.said[places[inside], : said.shape[1]] = said[inside]
@@ -80,12 +87,15 @@ class Moving:
             capacity = max(16, 2 * (held + 1))
             if 8 * capacity * groups > BYTES_AT_MOST:
                 raise RunError(
-                    f"{self.move} over {groups:,} groups needs {8e-9 * capacity * groups:.1f} GB; take it "
-                    "over a shorter time, declare a longer TICK, or use DRIFT, which keeps only keys' values"
+                    f"{self.move.function}() of {groups:,} groups needs {8e-9 * capacity * groups:.1f} GB; "
+                    "take a shorter time, declare a longer TICK, or use DRIFT, which keeps only keys' values"
                 )
             time, said = np.zeros(capacity, np.int64), np.full((capacity, self.said.shape[1]), np.nan)
             time[:held], said[:held] = self.time[first : self.count], self.said[first : self.count]
             self.time, self.said, self.count = time, said, held
+        self._widen(groups)
+
+    def _widen(self, groups: int) -> None:
         more = groups - self.said.shape[1]
         if more > 0:
             # by half as many more, so that copies are few

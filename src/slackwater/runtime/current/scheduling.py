@@ -12,13 +12,10 @@ from slackwater.planners.evaluations import affordable
 from slackwater.runtime.current.deferred import DeferredQuery
 from slackwater.runtime.current.extremes import said_by
 from slackwater.runtime.current.item import DeferredItem
-from slackwater.runtime.current.moving import LANDMARK_TICKS
 from slackwater.runtime.current.tick import Tick, bound_of
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, Ints
 
-LOOKED_AT = LANDMARK_TICKS * 3 // 4
-"""Ticks after which an extreme since a landmark is looked at whatever the load."""
 SAMPLE = 2_000
 """Groups from which it is judged how long an item's evaluations wait."""
 
@@ -54,12 +51,12 @@ def run_due(
             averaged = tick.manner.average and item.move is None
             rows = np.flatnonzero(item.due < tick.now + (1 if averaged else tick.gap))
             spent += rules.costs.look * len(item.due)
-            kept = _before_it_is_forgotten(item, tick)
+            kept = item.soon_forgotten(tick)
             if len(kept):
+                spent += float(query.costs(item, tick, rules.costs, kept).sum())
                 began = clock()
                 query.evaluate(item, tick, kept)
                 took += clock() - began
-                spent += float(query.costs(item, tick, rules.costs, kept).sum())
                 rows = np.setdiff1d(rows, kept, assume_unique=True)
             if len(rows):
                 waiting.append(_Due(query, item, rows, query.costs(item, tick, rules.costs, rows)))
@@ -70,15 +67,6 @@ def run_due(
         due.query.evaluate(due.item, tick, due.rows)
         spent += float(due.cost.sum())
     return spent, took + clock() - began
-
-
-def _before_it_is_forgotten(item: DeferredItem, tick: Tick) -> Ints:
-    """Extremes since a landmark whose last evaluation is so many ticks ago that it is time for another."""
-    history = tick.history
-    if item.landmarks is None or history is None or history.count <= LOOKED_AT:
-        return np.empty(0, np.int64)
-    oldest, at = history.times[history.count - LOOKED_AT], item.landmarks.at[0]
-    return np.flatnonzero((at < oldest) & (at > LONG_BEFORE))
 
 
 def _affordable(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> Sequence[_Due]:
@@ -115,8 +103,6 @@ def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rule
         times, size = tick.history.times, item.move.size
         read = 2 if size is None else 1 + len(times) - int(np.searchsorted(times, tick.now - size))
     value, known = said_by(query.matrix, query.asked(item, tick, everything))
-    if item.landmarks is not None:
-        item.landmarks.note(everything, known, tick.now, tick.gap)
     cached = item.value
     if query.contract.extrapolate and item.move is None:
         cached = cached + item.drift * np.maximum((tick.now - item.at) / 1e6, 0.0)
@@ -124,6 +110,7 @@ def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rule
         left = np.abs(value - cached) > bound_of(query.contract, item.value)
     fresh = item.due <= tick.now
     silent = query.matrix.rows_with(tick.silent) if tick.silent.any() else np.zeros(len(left), bool)
+    item.look(everything, known, silent, tick)
     changed = (np.isnan(value) != np.isnan(item.value)) | (silent & fresh)
     # what is due only because time has passed is known to be right
     woken = item.due == LONG_BEFORE

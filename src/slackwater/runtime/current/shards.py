@@ -121,8 +121,9 @@ class ShardedMatrix(Matrix):
     def _ask(self, work: Work, asked: Asked, rows: Ints) -> list[Any]:
         """Ask each shard about its own rows."""
         nothing = np.empty(0)
-        own = np.stack([asked.cached, asked.factor], axis=1)
-        return self._map(work, replace(asked, cached=nothing, factor=nothing), rows, [own])
+        own = np.stack([asked.cached, asked.factor, asked.rows], axis=1)
+        shared = replace(asked, cached=nothing, factor=nothing, rows=rows[:0])
+        return self._map(work, shared, rows, [own])
 
     def all_calls(self, values: Values) -> tuple[list[Called], Bools, Ints]:
         found = self._map(_calls, values)
@@ -150,7 +151,7 @@ def _without_past(asked: Asked) -> Asked:
 
 def _own(given: tuple[Asked, Floats]) -> Asked:
     asked, own = given
-    return replace(asked, cached=own[:, 0], factor=own[:, 1])
+    return replace(asked, cached=own[:, 0], factor=own[:, 1], rows=own[:, 2].astype(np.int64))
 
 
 def _evaluated(matrix: Matrix, given: tuple[Asked, Floats]) -> tuple[Evaluated, Bools]:

@@ -61,6 +61,10 @@ class Asked:
     """By row: the answer that stands; of extremes since a landmark, the one to go on from."""
     factor: Floats
     """By row: what variances are multiplied by, as evaluations have shown."""
+    rows: Ints
+    """Which rows of all they are."""
+    count: int
+    """How many are asked about in all."""
     since: int
     """The tick up to which the extremes to go on from are known."""
 

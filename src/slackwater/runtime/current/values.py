@@ -291,7 +291,24 @@ class CurrentValues:
             names = ["cell", "t", *signals.column_names, "r", "key"]
             after._pending.append(kept.select(names))
         after.prepare(ask)
+        if self._last > LONG_BEFORE:
+            after._begin(self._last)
         return after
+
+    def known_from(self, time: int) -> None:
+        """Nothing that was said before a time is known."""
+        for query in self._queries.values():
+            query.known_from = max(query.known_from, time)
+
+    def _begin(self, last: int) -> None:
+        """Let extremes that are new know what stands since the last tick."""
+        series = self.series
+        if self.history is not None:
+            self.history.begin(last, series)
+        values = Values(series.value[:, :, None], series.there[:, :, None], series.known[:, None])
+        for query in self.exact.values():
+            if any(not moving.count for moving in query.moving):
+                query.remember(query.matrix, np.array([last]), values)
 
     def to_parts(self) -> tuple[dict[str, np.ndarray], dict[str, pa.Table]]:
         """All of it as arrays and tables, to be kept."""
