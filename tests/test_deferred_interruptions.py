@@ -88,12 +88,9 @@ def test_answers_go_on_while_nothing_comes_at_all():
 
 def test_a_backlog_that_comes_late_mends_the_past():
     x = walks(3, 200, seed=8)
-    sql = (
-        STREAM.format(clauses="")
-        + "CREATE QUERY q AS SELECT max_over(SUM(x), '50 seconds') AS m FROM LATEST(t) WITH DRIFT 0 BELIEF 90%;"
+    values, ask = prepared(
+        "CREATE QUERY q AS SELECT max_over(SUM(x), '50 seconds') AS m FROM LATEST(t) WITH DRIFT 0 BELIEF 90%;"
     )
-    values, ask = values_of(sql), DirectAsking()
-    values.prepare(ask)
     x[150, 0] += 500
     run(values, ask, items(rows_of(x, 0, 140)), 0, 140)
     run(values, ask, items(rows_of(x, 140, 180, frozenset({0}))), 140, 180)

@@ -146,11 +146,6 @@ def call_types(session: SparkSession, plan: CurrentPlan, step: Step, catalog: Ca
     return _types(session, plan, step, calls) if calls else []
 
 
-def key_types(session: SparkSession, plan: CurrentPlan, step: Step) -> list[pa.DataType]:
-    """What the group keys of a query are in Arrow."""
-    return _types(session, plan, step, [f"{key.sql} AS k{i}" for i, key in enumerate(step.keys)])
-
-
 def _types(session: SparkSession, plan: CurrentPlan, step: Step, items: list[str]) -> list[pa.DataType]:
     stream = plan.stream
     columns = ", ".join(f"CAST(NULL AS {c.type}) AS {quoted_name(c.name)}" for c in stream.columns)

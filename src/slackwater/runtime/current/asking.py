@@ -20,7 +20,7 @@ from slackwater.runtime.current.matrix import Matrix
 from slackwater.runtime.current.places import Places
 from slackwater.runtime.current.shards import ShardedMatrix
 from slackwater.spark.execute import Executor, SparkSession
-from slackwater.spark.latest import call_types, entries_sql, items_sql, key_types, ticks_sql
+from slackwater.spark.latest import call_types, entries_sql, items_sql, ticks_sql
 
 Answers = Callable[[datetime, "Asking"], Iterator[AnswerBatch]]
 
@@ -70,10 +70,6 @@ class Asking:
     def types(self, step: CurrentStep) -> list[pa.DataType]:
         """What Spark's types of a query's calls are in Arrow."""
         return call_types(self.session, self.plan, step.step, self.catalog)
-
-    def key_types(self, step: CurrentStep) -> list[pa.DataType]:
-        """The same of its group keys."""
-        return key_types(self.session, self.plan, step.step)
 
     def signals(self, wanted: Sequence[str], rows: pa.Array) -> pa.Table:
         """Signals of rows that were kept whole, as ``v0…``."""
