@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from slackwater.cli import app
 from slackwater.errors import StateError
 from slackwater.reference.evaluate import evaluate
+from slackwater.runtime.journal import FORMAT
 from slackwater.terminal.run import run_file
 from waiting import wait_for
 
@@ -340,7 +341,7 @@ def test_a_stream_that_cannot_be_read_ends_the_run_with_one_error(
 def test_starting_over_spares_the_answers_of_another_run(spark: Any, office: Path, sigterm: None) -> None:
     """A finished run may write over what it wrote, and not over a file that it is told of for the first time."""
     (office / "state").mkdir()
-    (office / "state" / "format.json").write_text('{"format": 1}')
+    (office / "state" / "format.json").write_text(json.dumps({"format": FORMAT}))
     (office / "state" / "finished").write_text("out.jsonl")
     (office / "other.jsonl").write_text("precious\n")
     result = runner.invoke(

@@ -134,6 +134,16 @@ def test_a_state_in_use_is_neither_shared_nor_deleted(tmp_path: Path) -> None:
     second.close()
 
 
+def test_a_state_of_another_format_is_refused_and_may_be_started_over(tmp_path: Path) -> None:
+    root = tmp_path / "state"
+    root.mkdir()
+    (root / "format.json").write_text('{"format": 1}')
+    with pytest.raises(StateError, match=r"has format 1, this version reads 2; start over with --fresh"):
+        Journal(root)
+    Journal(root, fresh=True).close()
+    Journal(root).close()
+
+
 def test_a_kill_while_deleting_leaves_nothing_to_go_on_from(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "state")
     journal.write_version(1, {"sql": "", "script": []})

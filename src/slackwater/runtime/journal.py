@@ -17,7 +17,8 @@ from typing import Any
 from slackwater.errors import StateError
 from slackwater.planners.decision import Decision
 
-FORMAT = 1
+FORMAT = 2
+"""Of the state directory; a state of another one is refused with a word, not misread."""
 KEPT = 20
 """Old records and commits kept for reading back what happened."""
 

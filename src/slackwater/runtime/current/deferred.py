@@ -71,22 +71,25 @@ class DeferredQuery:
 
     def costs(self, item: DeferredItem, tick: Tick, units: UnitCosts, rows: Ints) -> Floats:
         """What evaluating each of some rows takes, in seconds."""
-        ticks: Floats | float = 1.0
-        if item.move is not None and tick.history is not None:
-            times, reach = tick.history.times, tick.history.reach
-            low = np.asarray(tick.now - (item.move.size or 0))
-            if item.landmarks is not None:
-                low = item.landmarks.at[0, rows]
-            low = np.maximum(low, reach)
-            ticks = np.float64(1 + len(times)) - np.searchsorted(times, low)
-        return units.evaluation(self.matrix.lengths()[rows].astype(np.float64), ticks)
+        return units.evaluation(self.matrix.lengths()[rows].astype(np.float64), self.reads(item, tick, rows))
+
+    def reads(self, item: DeferredItem, tick: Tick, rows: Ints) -> Floats:
+        """How many ticks an evaluation of each of some rows looks at."""
+        if item.move is None or tick.history is None:
+            return np.ones(len(rows))
+        times = tick.history.times
+        low = np.full(len(rows), tick.now - (item.move.size or 0))
+        if item.landmarks is not None:
+            low = item.landmarks.at[0, rows]
+        first = np.searchsorted(times, np.maximum(low, tick.history.reach))
+        return np.asarray(1.0 + len(times) - first, np.float64)
 
     def evaluate(self, item: DeferredItem, tick: Tick, rows: Ints, *, learns: bool = True) -> None:
         """Evaluate some groups of an item at a tick; each is then due at a time of its own.
 
-        Nothing is ``learnt`` of belief where they were chosen because they have drifted.
+        Without ``learns`` nothing is learnt of belief: they were chosen because they have drifted.
         """
-        found, present = evaluated(self.matrix, self.asked(item, tick, rows), rows)
+        found, present = evaluated(self.matrix, self.asked(item, tick, rows))
         item.evaluated += len(rows)
         if learns and tick.manner.calibration and item.move is None:
             seen = ~found.modelled
@@ -115,7 +118,7 @@ class DeferredQuery:
         rows = part[waits & (item.at[part] < tick.now) & ~item.modelled[part]]
         if not len(rows):
             return
-        wait, longest = planned(self.matrix, self.asked(item, tick, rows), rows)
+        wait, longest = planned(self.matrix, self.asked(item, tick, rows))
         item.plan_again(rows, wait, longest, tick)
 
     def asked(self, item: DeferredItem, tick: Tick, rows: Ints) -> Asked:

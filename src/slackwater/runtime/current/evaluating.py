@@ -15,7 +15,7 @@ from slackwater.runtime.current.linear import depends, motion, spread
 from slackwater.runtime.current.matrix import Matrix
 from slackwater.runtime.current.tick import Asked, Evaluated, Sharded, Tick, bound_of
 from slackwater.statistics.diffusion import Floats
-from slackwater.statistics.series import Bools, Ints
+from slackwater.statistics.series import Bools
 
 UNPLANNED_TICKS = 128
 """The longest that an extreme is put off."""
@@ -79,19 +79,19 @@ def waits(
     return wait, next_evaluation(bound, left, variance, least, mode=mode)
 
 
-def evaluated(matrix: Matrix, asked: Asked, rows: Ints) -> tuple[Evaluated, Bools]:
+def evaluated(matrix: Matrix, asked: Asked) -> tuple[Evaluated, Bools]:
     """Evaluate some rows of a matrix, wherever it is; and which of them have a key that is there."""
     if isinstance(matrix, Sharded):
-        return matrix.evaluated(asked, rows)
-    part = matrix if len(rows) == matrix.size else matrix.chosen(rows)
+        return matrix.evaluated(asked)
+    part = matrix if asked.count == matrix.size else matrix.chosen(asked.rows)
     return evaluate(asked, part), part.present(asked.tick.values)
 
 
-def planned(matrix: Matrix, asked: Asked, rows: Ints) -> tuple[Floats, Floats]:
+def planned(matrix: Matrix, asked: Asked) -> tuple[Floats, Floats]:
     """How long cached answers may stand by what is known now, without a look at them."""
     if isinstance(matrix, Sharded):
-        return matrix.planned(asked, rows)
-    return plan(asked, matrix.chosen(rows))
+        return matrix.planned(asked)
+    return plan(asked, matrix.chosen(asked.rows))
 
 
 def plan(asked: Asked, matrix: Matrix) -> tuple[Floats, Floats]:

@@ -98,10 +98,8 @@ def _affordable(waiting: Sequence[_Due], tick: Tick, budget: float | None) -> Se
 
 def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rules) -> float:
     """Evaluate all groups of an item, and deliver those that have left their bound."""
-    everything, read = np.arange(query.matrix.size), 1
-    if item.move is not None and tick.history is not None:
-        times, size = tick.history.times, item.move.size
-        read = 2 if size is None else 1 + len(times) - int(np.searchsorted(times, tick.now - size))
+    everything = np.arange(query.matrix.size)
+    entries = float(query.matrix.lengths() @ query.reads(item, tick, everything))
     value, known = said_by(query.matrix, query.asked(item, tick, everything))
     cached = item.value
     if query.contract.extrapolate and item.move is None:
@@ -118,7 +116,7 @@ def _run_every(query: DeferredQuery, item: DeferredItem, tick: Tick, rules: Rule
     if len(rows):
         query.evaluate(item, tick, rows, learns=False)
     cost = float(query.costs(item, tick, rules.costs, rows).sum())
-    return cost + rules.costs.entry * query.matrix.entries * read + rules.costs.look * len(value)
+    return cost + rules.costs.entry * entries + rules.costs.look * len(value)
 
 
 def name_of(query: DeferredQuery, item: DeferredItem) -> str:

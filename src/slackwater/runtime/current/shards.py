@@ -106,24 +106,24 @@ class ShardedMatrix(Matrix):
         shared = (work, self.step, self.signal_names, argument)
         return [pickle.loads(made) for made in map_shards(self._session, on_shard, shared, tasks)]
 
-    def evaluated(self, asked: Asked, rows: Ints) -> tuple[Evaluated, Bools]:
+    def evaluated(self, asked: Asked) -> tuple[Evaluated, Bools]:
         # the past goes to the tasks only where an extreme is taken of it
-        found = self._ask(_evaluated, asked if asked.move is not None else _without_past(asked), rows)
+        found = self._ask(_evaluated, asked if asked.move is not None else _without_past(asked))
         parts = [part for part, _ in found]
         names = Evaluated.__dataclass_fields__
         joined = Evaluated(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
         return joined, np.concatenate([there for _, there in found])
 
-    def planned(self, asked: Asked, rows: Ints) -> tuple[Floats, Floats]:
-        found = self._ask(_planned, _without_past(asked), rows)
+    def planned(self, asked: Asked) -> tuple[Floats, Floats]:
+        found = self._ask(_planned, _without_past(asked))
         return np.concatenate([wait for wait, _ in found]), np.concatenate([most for _, most in found])
 
-    def _ask(self, work: Work, asked: Asked, rows: Ints) -> list[Any]:
+    def _ask(self, work: Work, asked: Asked) -> list[Any]:
         """Ask each shard about its own rows."""
         nothing = np.empty(0)
         own = np.stack([asked.cached, asked.factor, asked.rows], axis=1)
-        shared = replace(asked, cached=nothing, factor=nothing, rows=rows[:0])
-        return self._map(work, shared, rows, [own])
+        shared = replace(asked, cached=nothing, factor=nothing, rows=asked.rows[:0])
+        return self._map(work, shared, asked.rows, [own])
 
     def all_calls(self, values: Values) -> tuple[list[Called], Bools, Ints]:
         found = self._map(_calls, values)
@@ -138,7 +138,7 @@ class ShardedMatrix(Matrix):
 
     def said(self, asked: Asked) -> tuple[Floats, Floats]:
         asked = asked if asked.move is not None else _without_past(asked)
-        found = self._ask(_said, asked, np.arange(self.size))
+        found = self._ask(_said, asked)
         return np.concatenate([value for value, _ in found]), np.concatenate([known for _, known in found])
 
     def rows_with(self, keys: Bools) -> Bools:

@@ -62,7 +62,7 @@ class Asked:
     factor: Floats
     """By row: what variances are multiplied by, as evaluations have shown."""
     rows: Ints
-    """Which rows of all they are."""
+    """Which rows of all they are, in order."""
     count: int
     """How many are asked about in all."""
     since: int
@@ -73,9 +73,9 @@ class Asked:
 class Sharded(Protocol):
     """A matrix whose rows are evaluated elsewhere."""
 
-    def evaluated(self, asked: Asked, rows: Ints) -> tuple[Evaluated, Bools]: ...
+    def evaluated(self, asked: Asked) -> tuple[Evaluated, Bools]: ...
 
-    def planned(self, asked: Asked, rows: Ints) -> tuple[Floats, Floats]: ...
+    def planned(self, asked: Asked) -> tuple[Floats, Floats]: ...
 
     def said(self, asked: Asked) -> tuple[Floats, Floats]: ...
 
