@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import signal
 import sys
@@ -10,23 +11,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from slackwater.errors import SlackwaterError
 from slackwater.language.durations import parse_duration
-from slackwater.language.statements import ExplainFormat
-from slackwater.plan.catalog import Catalog
-from slackwater.plan.explain import explain as explain_plan
-from slackwater.plan.functions import Functions
-from slackwater.plan.layout import extend
-from slackwater.plan.tables import Plan
 from slackwater.terminal.console import output_console
+
+if TYPE_CHECKING:
+    from slackwater.plan.catalog import Catalog
+
+_ELSEWHERE = {
+    "agent": ("slackwater.edge.commands", "app", "agent"),
+    "hub": ("slackwater.edge.commands", "app", "hub"),
+    "bench": ("slackwater.benchmarks.app", "bench", None),
+    "reproduce": ("slackwater.experiments.app", "reproduce", None),
+}
+"""Commands of other modules: the module, its app, and the command in it, or None for the whole app."""
+
+
+class _Commands(TyperGroup):
+    """Loads what belongs to a command when that one is asked for: an agent's host may have no Spark."""
+
+    # typer has a private copy of click, whose classes are not to be named here: Any
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *filter(_is_there, _ELSEWHERE)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in _ELSEWHERE or not _is_there(cmd_name):
+            return super().get_command(ctx, cmd_name)
+        module, name, inner = _ELSEWHERE[cmd_name]
+        command: Any = typer.main.get_command(getattr(importlib.import_module(module), name))
+        return command if inner is None else command.commands[inner]
+
+
+def _is_there(command: str) -> bool:
+    return importlib.util.find_spec(_ELSEWHERE[command][0]) is not None
+
+
+# the same as language.statements.ExplainFormat, whose module is slow to load
+ExplainFormat = Literal["text", "json", "dot", "svg"]
 
 app = typer.Typer(
     name="slackwater",
+    cls=_Commands,
     help="Standing queries over data streams on Spark, with a contract for every answer.",
     no_args_is_help=True,
     add_completion=False,
@@ -127,6 +159,8 @@ class _Registry:
     """Takes what register(session) registers, where there is no session."""
 
     def __init__(self) -> None:
+        from slackwater.plan.functions import Functions
+
         self.functions = Functions()
 
     def function(self, name: str, function: Any, returns: str) -> None:
@@ -137,6 +171,8 @@ class _Registry:
 
 
 def _catalog(file: Path, imports: list[Path] | None) -> Catalog:
+    from slackwater.plan.catalog import Catalog
+
     registry = _Registry()
     _registered(imports, registry)
     return Catalog.from_sql(_read(file), registry.functions, file=str(file))
@@ -173,6 +209,10 @@ def explain(
     With --live and --load the file is run for a while to learn what it costs.
     """
     with plain_errors():
+        from slackwater.plan.explain import explain as explain_plan
+        from slackwater.plan.layout import extend
+        from slackwater.plan.tables import Plan
+
         plan = extend(Plan(), _catalog(file, import_))
         if not live and load is None:
             if cores is not None or for_ is not None or set_:
@@ -349,23 +389,6 @@ def demo(
 def main() -> None:
     app()
 
-
-def _mount_benchmarks() -> None:
-    from slackwater.benchmarks.app import bench
-
-    app.add_typer(bench, name="bench")
-
-
-def _mount_experiments() -> None:
-    from slackwater.experiments.app import reproduce
-
-    app.add_typer(reproduce, name="reproduce")
-
-
-if importlib.util.find_spec("slackwater.benchmarks.app") is not None:
-    _mount_benchmarks()
-if importlib.util.find_spec("slackwater.experiments.app") is not None:
-    _mount_experiments()
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,127 @@
+"""What goes down to an agent: always the newest of its kind, and only what is on disk.
+
+What waits is bounded by what there is: the number of the last batch on disk, the shape of the stream, and a
+set of objects whose newest grant the agent does not have. A slow agent skips grants that newer ones replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+
+from slackwater.edge.messages import Declared, Message, encode
+from slackwater.edge.streams import Stream
+from slackwater.errors import StateError
+
+GRANTS_PER_MESSAGE = 10_000
+_PIECES = 64
+Ints = NDArray[np.int64]
+
+logger = logging.getLogger(__name__)
+
+
+class Deliveries:
+    """What waits for one agent, and the sending of it."""
+
+    def __init__(self, stream: Stream, socket: ServerConnection, agent: str) -> None:
+        self._stream = stream
+        self._socket = socket
+        self._agent = agent
+        self._wake = asyncio.Event()
+        self._received = self._told = 0
+        self._declared: Declared | None = None
+        self.outdated = False
+        """Whether the stream has changed its shape: the agent is told, and comes back anew."""
+        self._objects: list[Ints] = []
+        self._covered = self._told_covered = -1
+
+    def begin(self, received: int) -> None:
+        """The agent knows from its welcome that the hub has batches up to this one."""
+        self._received = self._told = received
+
+    def grants(self, objects: Ints) -> None:
+        """The newest grants of these objects are to be sent."""
+        self._objects.append(objects)
+        if len(self._objects) > _PIECES:
+            self._objects = [np.unique(np.concatenate(self._objects))]
+        self._wake.set()
+
+    def cover(self, keys: int) -> None:
+        """With the grants that wait now, the agent has all there is for its first ``keys`` keys."""
+        self._covered = keys
+        self._wake.set()
+
+    def declare(self, declared: Declared, *, changed: bool) -> None:
+        self._declared = declared
+        self.outdated = self.outdated or changed
+        self._wake.set()
+
+    def acknowledge(self, number: int) -> None:
+        """The batch of this number is on disk."""
+        self._received = max(self._received, number)
+        self._wake.set()
+
+    @property
+    def queued(self) -> int:
+        """Grants that wait to be sent, some of them perhaps twice."""
+        return sum(map(len, self._objects))
+
+    async def send(self, message: Message) -> None:
+        raw = encode(message)
+        self._stream.messages_down += 1
+        self._stream.bytes_down += len(raw)
+        await self._socket.send(raw)
+
+    async def run(self) -> None:
+        """Send what comes to wait, until cancelled or the connection is gone."""
+        try:
+            while await self._send_waiting():
+                await self._wake.wait()
+                self._wake.clear()
+        except (ConnectionClosed, StateError):
+            pass
+        except Exception:
+            logger.exception("agent %r is disconnected: sending to it failed", self._agent)
+            self._socket.transport.abort()
+
+    async def _send_waiting(self) -> bool:
+        if self._declared is not None:
+            declared, self._declared = self._declared, None
+            await self._stream.durable(self._stream.log.end)
+            await self.send({"type": "declare", **declared.message()})
+        if self.outdated:
+            await self._socket.close()
+            return False
+        if self._received > self._told:
+            self._told = self._received
+            await self.send({"type": "received", "number": self._told})
+        if self._objects or self._covered > self._told_covered:
+            await self._send_grants()
+        return True
+
+    async def _send_grants(self) -> None:
+        """All grants that wait, in the order of their positions, so that `applied` is one number."""
+        registry = self._stream.registry
+        waiting, self._objects = self._objects, []
+        covered = self._covered
+        objects = np.unique(np.concatenate([np.zeros(0, np.int64), *waiting]))
+        objects = objects[np.argsort(registry.grants.positions(objects), kind="stable")]
+        parts = np.split(objects, range(GRANTS_PER_MESSAGE, len(objects), GRANTS_PER_MESSAGE))
+        messages = []
+        for index, part in enumerate(parts):
+            owner, local = registry.holders(part // max(1, registry.grants.columns))
+            # what was taken over by another agent meanwhile is that one's
+            mine = owner == registry.agents[self._agent].place
+            message = {"type": "grants", **registry.grants.message(part[mine], local[mine])}
+            # the last of them says for how many keys the agent now has all there is
+            messages.append(message | {"keys": covered} if index == len(parts) - 1 else message)
+        # the newest grants may have been logged a moment ago
+        await self._stream.durable(self._stream.log.end)
+        for message in messages:
+            await self.send(message)
+        self._told_covered = covered

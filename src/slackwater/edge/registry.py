@@ -1,0 +1,220 @@
+"""What a hub knows of one stream: keys and their numbers, who has them, grants, and how far each agent got.
+
+The registry is a function of the log: `apply` is the only thing that changes it, and a hub that starts
+again applies the same entries, from a snapshot on. It decides nothing and touches neither disk nor network.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slackwater.edge.grant_table import GrantTable
+from slackwater.edge.messages import BadMessage, Declared, Key, key_parts, parts_of
+
+Ints = NDArray[np.int64]
+Entry = dict[str, Any]
+NOBODY = -1
+
+
+@dataclass
+class AgentRecord:
+    """An agent as the log tells of it."""
+
+    place: int
+    """Its number among the agents of the stream, as owners of keys are named by it."""
+    incarnation: str
+    joined: bool = False
+    received: int = 0
+    """The number of the last batch of this incarnation."""
+    sign: int = 0
+    """Hub time of the last entry that came from it."""
+    numbers: array[int] = field(default_factory=lambda: array("q"))
+    """The number of each key that it announced, by the agent's own number of it."""
+
+
+class Registry:
+    """The state of a stream after the entries applied so far."""
+
+    def __init__(self) -> None:
+        self.declared: Declared | None = None
+        self.generation = 0
+        self.last_time = 0
+        """Hub time of the newest entry."""
+        self.agents: dict[str, AgentRecord] = {}
+        self.agent_names: list[str] = []
+        """Agents by place."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self.numbers: dict[Key, int] = {}
+        self.names: list[Key] = []
+        self._owner = array("q")
+        self._local = array("q")
+        self.grants = GrantTable(len(self.declared.columns) if self.declared else 0)
+
+    # what the hub asks
+
+    def known(self, agent: str, incarnation: str) -> tuple[int, int]:
+        """Of an incarnation: the last batch number, and how many of its first keys still stand as its own.
+
+        A key that another agent took over meanwhile, and all after it, are to be announced again.
+        """
+        record = self.agents.get(agent)
+        if record is None or record.incarnation != incarnation:
+            return 0, 0
+        owners = np.asarray(self._owner)[np.asarray(record.numbers)]
+        foreign = np.flatnonzero(owners != record.place)
+        return record.received, int(foreign[0]) if len(foreign) else len(record.numbers)
+
+    def number_keys(self, agent: str, keys: list[Any]) -> list[int]:
+        """The numbers that announced keys have or will get; a key of somebody else is a `BadMessage`."""
+        assert self.declared is not None
+        me = self.agents[agent].place
+        fresh: dict[Key, int] = {}
+        found: list[int] = []
+        for parts in keys:
+            key = key_parts(parts, self.declared, "keys.keys")
+            number = self.numbers.get(key)
+            if number is None:
+                if key in fresh:
+                    raise BadMessage(f"keys.keys: {key!r} is announced twice")
+                number = fresh[key] = len(self.names) + len(fresh)
+            elif self._local[number] >= 0:
+                holder = self.agent_names[self._owner[number]]
+                if self._owner[number] == me:
+                    raise BadMessage(f"keys.keys: {key!r} is announced twice")
+                if self.agents[holder].joined:
+                    raise BadMessage(
+                        f"key {key!r} belongs to agent {holder!r}, which is connected: a key has one agent; "
+                        "stop that one, or leave the key out here"
+                    )
+            found.append(number)
+        if len(set(found)) < len(found):
+            raise BadMessage("keys.keys: a key is announced twice")
+        return found
+
+    def holders(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """The agent that has each key, by place, and the agent's number of it; -1 where nobody does."""
+        local = np.asarray(self._local)[numbers]
+        owner = np.asarray(self._owner)[numbers]
+        return np.where(local >= 0, owner, NOBODY), local
+
+    # what the log says
+
+    def apply(self, entry: Entry) -> None:
+        """Take an entry in: the log's order is the only order."""
+        kinds: dict[str, Callable[[Entry], None]] = {
+            "declared": self._declared,
+            "generation": self._generation,
+            "joined": self._joined,
+            "lost": self._lost,
+            "keys": self._keys,
+            "batch": self._batch,
+            "grants": self._grants,
+        }
+        kinds[entry["kind"]](entry)
+        self.last_time = entry["received"]
+
+    def _declared(self, entry: Entry) -> None:
+        declared = Declared.parse(entry)
+        if declared == self.declared:
+            return
+        before, self.declared = self.declared, declared
+        self._clear()
+        if before is None:
+            # agents may have joined before, with nothing to say yet: they go on
+            return
+        # a stream of another shape is another stream: numbers, grants and incarnations begin again
+        for record in self.agents.values():
+            record.incarnation, record.received, record.numbers = "", 0, array("q")
+
+    def _generation(self, entry: Entry) -> None:
+        self.generation = entry["number"]
+
+    def _joined(self, entry: Entry) -> None:
+        name = entry["agent"]
+        record = self.agents.get(name)
+        if record is None:
+            record = self.agents[name] = AgentRecord(len(self.agents), entry["incarnation"])
+            self.agent_names.append(name)
+        if record.incarnation != entry["incarnation"]:
+            record.incarnation, record.received = entry["incarnation"], 0
+        for number in record.numbers[entry["keys"] :]:
+            if self._owner[number] == record.place:
+                self._local[number] = NOBODY
+        record.numbers = record.numbers[: entry["keys"]]
+        record.joined, record.sign = True, entry["received"]
+
+    def _lost(self, entry: Entry) -> None:
+        self.agents[entry["agent"]].joined = False
+
+    def _keys(self, entry: Entry) -> None:
+        assert self.declared is not None
+        record = self.agents[entry["agent"]]
+        for parts, number in zip(entry["keys"], entry["numbers"], strict=True):
+            if number == len(self.names):
+                key = key_parts(parts, self.declared, "keys")
+                self.numbers[key] = number
+                self.names.append(key)
+                self._owner.append(record.place)
+                self._local.append(len(record.numbers))
+            else:
+                self._owner[number] = record.place
+                self._local[number] = len(record.numbers)
+            record.numbers.append(number)
+        record.sign = entry["received"]
+
+    def _batch(self, entry: Entry) -> None:
+        record = self.agents[entry["agent"]]
+        record.received, record.sign = entry["number"], entry["received"]
+
+    def _grants(self, entry: Entry) -> None:
+        self.grants.set(entry["position"], entry)
+
+    # snapshots
+
+    def freeze(self) -> Callable[[], dict[str, Any]]:
+        """The state as it is now, to be rendered later and elsewhere: copying is quick, rendering is not."""
+        declared, generation, last_time = self.declared, self.generation, self.last_time
+        names = list(self.names)
+        owner, local, grants = self._owner[:], self._local[:], self.grants.freeze()
+        agents = [
+            (name, r.incarnation, r.joined, r.received, r.sign, r.numbers[:])
+            for name, r in self.agents.items()
+        ]
+
+        def render() -> dict[str, Any]:
+            return {
+                "declared": declared.message() if declared else None,
+                "generation": generation,
+                "last_time": last_time,
+                "names": [parts_of(key) for key in names],
+                "owner": owner.tolist(),
+                "local": local.tolist(),
+                "grants": grants(),
+                "agents": [[*rest, numbers.tolist()] for *rest, numbers in agents],
+            }
+
+        return render
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Become what `freeze` has seen."""
+        self.declared = Declared.parse(state["declared"]) if state["declared"] else None
+        self.generation, self.last_time = state["generation"], state["last_time"]
+        self._clear()
+        if self.declared is not None:
+            self.names = [key_parts(parts, self.declared, "names") for parts in state["names"]]
+        self.numbers = {key: number for number, key in enumerate(self.names)}
+        self._owner, self._local = array("q", state["owner"]), array("q", state["local"])
+        self.grants.restore(state["grants"])
+        self.agents = {}
+        for place, (name, incarnation, joined, received, sign, numbers) in enumerate(state["agents"]):
+            record = AgentRecord(place, incarnation, joined, received, sign, array("q", numbers))
+            self.agents[name] = record
+        self.agent_names = list(self.agents)

@@ -1,0 +1,124 @@
+"""Which changes of widths are worth their messages.
+
+An allocation moves nearly every width a little at every period. A grant is a message; a grant that narrows is
+two, since the agent must say from when on. So a bound is grown only if what that saves until the next change
+pays for its message and for those that narrow others to make room; and others are narrowed only for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slackwater.planners.precision_allocation import Allocation
+from slackwater.planners.precision_constraints import Bools, Constraints, Floats, Ints
+from slackwater.planners.precision_curves import Curves
+
+HORIZON_PERIODS = 30.0
+"""Periods for which a change is taken to last: what it saves in that time must pay for it."""
+ROUNDS = 4
+PART = 0.5
+"""A bound is not grown by less than this part of what it is to grow by."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Objects to be narrowed first, objects to be grown into what is left then, and all their new widths."""
+
+    narrow: Ints
+    grow: Ints
+    """The one that saves most first."""
+    widths: Floats
+
+
+def worthwhile(
+    constraints: Constraints,
+    curves: Curves,
+    costs: Floats,
+    widths: Floats,
+    allocation: Allocation,
+    horizon: float,
+) -> Changes:
+    """The changes from widths towards an allocation that pay for their messages within ``horizon`` seconds.
+
+    Guarantee: the new widths are feasible if the old ones are, and so is every state on the way as long as
+    narrowing comes first. Costs are those of a message of each object.
+    """
+    target = allocation.widths
+    now, then = curves.at(widths) * costs, curves.at(target) * costs
+    saved = (now - then) * horizon
+    movable = constraints.shared & np.isfinite(widths)
+    growing = movable & (target > widths * (1 + MARGIN)) & (saved > costs)
+    # a donor costs a grant, an acknowledgement, and what it will send more
+    spent = 2 * costs - saved
+    giving = movable & (target < widths * (1 - MARGIN))
+    order = np.argsort(spent / np.maximum((widths - target) * allocation.price(constraints), TINY))
+    order = order[giving[order]]
+    donors = np.zeros(len(widths), bool)
+    for _ in range(ROUNDS):
+        need = constraints.matrix @ np.where(growing, target - widths, 0.0) - constraints.slack(widths)
+        donors = _donors(constraints, order, widths - target, need)
+        price = _donor_price(constraints, donors, widths - target, np.maximum(spent, 0.0), need)
+        dear = saved - costs < (constraints.by_object @ price) * (target - widths)
+        if not (growing & dear).any():
+            break
+        growing &= ~dear
+    else:
+        need = constraints.matrix @ np.where(growing, target - widths, 0.0) - constraints.slack(widths)
+        donors = _donors(constraints, order, widths - target, need)
+    after = np.where(donors, target, widths)
+    grown = np.flatnonzero(growing)
+    grown = grown[np.argsort(-(saved - costs)[grown])]
+    return Changes(np.flatnonzero(donors), *_grown(constraints, after, grown, target))
+
+
+MARGIN, TINY = 1e-4, 1e-300
+
+
+def _donors(constraints: Constraints, order: Ints, freed: Floats, need: Floats) -> Bools:
+    """For each query that needs width the first objects in order that free as much."""
+    chosen = np.zeros(len(freed), bool)
+    if not len(order) or not (need > 0).any():
+        return chosen
+    by_object = constraints.by_object[order]
+    place = np.repeat(np.arange(len(order)), np.diff(by_object.indptr))
+    query, given = by_object.indices, by_object.data * freed[order[place]]
+    wanted = need[query] > 0
+    place, query, given = place[wanted], query[wanted], given[wanted]
+    sort = np.argsort(query, kind="stable")
+    place, query, given = place[sort], query[sort], given[sort]
+    total = np.cumsum(given)
+    first = np.searchsorted(query, query)
+    before = total - given - np.concatenate([[0.0], total])[first]
+    chosen[order[place[before < need[query]]]] = True
+    return chosen
+
+
+def _donor_price(
+    constraints: Constraints, donors: Bools, freed: Floats, spent: Floats, need: Floats
+) -> Floats:
+    """By query: what a unit of width costs that its donors free; nothing where it needs none."""
+    paid = constraints.membership @ np.where(donors, spent, 0.0)
+    given = constraints.matrix @ np.where(donors, freed, 0.0)
+    price: Floats = np.divide(paid, given, out=np.zeros(len(given)), where=(given > 0) & (need > 0))
+    return price
+
+
+def _grown(constraints: Constraints, widths: Floats, order: Ints, target: Floats) -> tuple[Ints, Floats]:
+    """Grow objects in order into what is left, none by too small a part."""
+    widths, left = widths.copy(), constraints.usable - constraints.matrix @ widths
+    by_object, kept = constraints.by_object, []
+    wanted = target[order] - widths[order]
+    if (constraints.matrix[:, order] @ wanted <= left).all():
+        widths[order] = target[order]
+        return order, widths
+    for chosen, more in zip(order.tolist(), wanted.tolist(), strict=True):
+        entries = slice(by_object.indptr[chosen], by_object.indptr[chosen + 1])
+        queries, weights = by_object.indices[entries], by_object.data[entries]
+        possible = min(more, float((left[queries] / weights).min()))
+        if possible >= PART * more and possible > 0:
+            widths[chosen] += possible
+            left[queries] -= possible * weights
+            kept.append(chosen)
+    return np.array(kept, np.int64), widths
