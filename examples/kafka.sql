@@ -1,7 +1,6 @@
 -- The same kinds of query over Kafka, agents and current values.
 --   slackwater check examples/kafka.sql
--- `check` accepts all of it. To run it, a broker and the files it names must be there; the query on the stream
--- that agents send is left out.
+-- `check` accepts all of it. To run it, a broker, a hub and the files it names must be there.
 CREATE STREAM packets (ts TIMESTAMP, src STRING, dst STRING, sport INT, dport INT, size INT)
   USING kafka OPTIONS (subscribe 'packets', 'kafka.bootstrap.servers' 'localhost:9092')
   FORMAT json TIMESTAMP BY ts LATENESS 2 SECONDS;
@@ -22,7 +21,7 @@ CREATE QUERY jumps AS
   WITH SUBSET GAP 10;
 
 CREATE STREAM load (ts TIMESTAMP, host STRING, pps DOUBLE)
-  USING agents KEY host TIMESTAMP BY ts TOLERANCE 400 MILLISECONDS MAX RATE 5 PER SECOND;
+  USING agents OPTIONS (hub 'ws://localhost:7400') KEY host TIMESTAMP BY ts TOLERANCE 400 MILLISECONDS MAX RATE 5 PER SECOND;
 
 CREATE QUERY traffic AS SELECT AVG(pps) AS pps FROM LATEST(load) WITH PRECISION 5;
 

@@ -24,8 +24,9 @@ from slackwater.edge.coordinator_link import CoordinatorLink
 from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.measures import MovingRate
 from slackwater.edge.messages import Declared, Disconnected, Fenced, Refused
-from slackwater.edge.outbox import BATCHES_UNDER_WAY, Outbox, Rows
+from slackwater.edge.outbox import BATCHES_UNDER_WAY, Outbox
 from slackwater.edge.readings import LineReader, counter_readings, tail_lines
+from slackwater.edge.rows import Rows
 from slackwater.edge.widths import Grants
 from slackwater.errors import SourceError
 from waiting import wait_for
@@ -111,6 +112,17 @@ def test_a_narrowing_is_told_in_the_batch_of_the_rows_that_it_causes() -> None:
     [batch] = sent(state, NOW + 8)
     assert batch["rows"]["key"] == []
     assert batch["narrowed"] == {"position": [40], "at": [NOW + 7]}
+
+
+def test_a_grant_is_acknowledged_where_a_wider_one_before_it_never_came() -> None:
+    state = welcomed()
+    state.offer("x", 0.0, NOW)
+    granted(state, {0: 3.0})
+    sent(state)
+    message = {"key": [0], "column": [0], "width": [4.0], "position": [30], "start": [NOW]}
+    state.grants(message | {"shrink": [0.0], "period": [SECOND], "skipped": [0]}, NOW + 5)
+    [batch] = sent(state)
+    assert batch["narrowed"] == {"position": [30], "at": [NOW + 5]}
 
 
 def test_narrowings_follow_the_last_of_many_rows() -> None:
@@ -276,7 +288,8 @@ def test_many_updates_at_once_are_as_one_after_the_other() -> None:
 
 def rows(*pairs: tuple[int, float]) -> Rows:
     keys, values = zip(*pairs, strict=True)
-    return Rows(np.array(keys), np.full(len(keys), NOW), np.array(values)[:, None], [None] * len(keys))
+    column = np.array(values)[:, None]
+    return Rows(np.array(keys), np.full(len(keys), NOW), column, column, np.zeros_like(column))
 
 
 def test_above_its_limit_older_rows_of_a_key_are_superseded() -> None:
@@ -288,7 +301,7 @@ def test_above_its_limit_older_rows_of_a_key_are_superseded() -> None:
     assert (outbox.waiting, outbox.superseded) == (2, 3)
     batch = outbox.next_batch(NOW)
     assert batch is not None
-    assert batch.rows.message()["values"] == [[3.0], [9.0]], "the newest of each, in the order they came"
+    assert batch.message()["rows"]["values"] == [[3.0], [9.0]], "the newest of each, in the order they came"
     assert batch.message()["superseded"] == 3
 
 
@@ -495,7 +508,7 @@ def test_widths_shrink_on_an_agents_own_clock(hub: HubThread, clock: TestClock) 
         clock.advance(100 * SECOND)
         wait(lambda: logged_rows(link) == [(0, 0.0), (0, 3.0)])
         [_, batch] = [b for b in all_entries(link, "batch") if b["key"]]
-        assert batch["at"] == [clock()]
+        assert batch["at"] == [clock() // (100 * SECOND) * (100 * SECOND)], "as of when its bound shrank"
 
 
 def test_a_narrowing_and_its_row_are_one_entry(hub: HubThread) -> None:
@@ -581,6 +594,25 @@ def test_many_threads_may_update_at_once(hub: HubThread) -> None:
         found = logged_rows(link)
         for key in range(8):
             assert [v for k, v in found if k == key] == [float(v) for v in range(51)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_agent_that_cannot_look_after_its_bounds_disconnects(
+    hub: HubThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with link_to(hub.url) as link:
+        agent = new_agent(hub.url).start()
+        agent.update("x", 1.0)
+        wait(lambda: all_entries(link, "keys"))
+
+        def fail() -> int:
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(agent._state, "next_review", fail)
+        wait(lambda: not agent.connected)
+        wait(lambda: all_entries(link, "lost"))
+        assert "stopped" in agent.trouble
+        agent.stop(0.0)
 
 
 def test_a_wrong_token_is_told_and_tried_again(tmp_path: Path) -> None:

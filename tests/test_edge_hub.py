@@ -301,6 +301,7 @@ def test_an_agent_gets_the_newest_grants_above_what_it_has_applied(hub: HubThrea
         assert back.welcome()["keys"] == 2
         told = back.hear("grants")
         assert (told["key"], told["width"]) == ([1], [3.0])
+        assert told["skipped"] == [0], "there was another one before, of which it never heard"
         back.cut()
         # a new start has applied nothing, and has other numbers
         fresh = AgentClient(hub.url, incarnation="i2")
@@ -309,6 +310,7 @@ def test_an_agent_gets_the_newest_grants_above_what_it_has_applied(hub: HubThrea
         assert fresh.hear("grants")["key"] == []
         told = fresh.keys("y", "x")
         assert sorted(zip(told["key"], told["width"], strict=True)) == [(0, 3.0), (1, 1.0)]
+        assert "skipped" not in told
         fresh.close()
 
 
@@ -554,6 +556,7 @@ def test_a_slow_agent_gets_only_the_newest_grant_of_each_object(hub: HubThread) 
         for width in range(1, rounds + 1):
             coordinator.grant({0: float(width), 1: float(width)})
         newest: dict[int, float] = {}
+        was: dict[int, float] = {}
         seen = last = 0
         while newest != {0: float(rounds), 1: float(rounds)}:
             told = agent.hear("grants")
@@ -562,6 +565,12 @@ def test_a_slow_agent_gets_only_the_newest_grant_of_each_object(hub: HubThread) 
             last = told["position"][-1]
             newest |= dict(zip(told["key"], told["width"], strict=True))
             seen += len(told["key"])
+            # what was skipped is said, of all that was skipped and of nothing else
+            before = {key: told["width"][n] - was.get(key, 0.0) for n, key in enumerate(told["key"])}
+            assert [told["key"][n] for n in told.get("skipped", [])] == [
+                k for k, b in before.items() if b > 1
+            ]
+            was = dict(newest)
         assert seen <= 2 * rounds
         assert coordinator.ask("status")["grants_queued"] == 0
 

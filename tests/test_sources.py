@@ -225,7 +225,7 @@ REFUSED = {
         ["unknown traffic option 'rats'", "did you mean 'rate'?"],
     ),
     "traffic length": ("USING traffic OPTIONS (length 'long')", ["long"]),
-    "agents": ("USING agents", ["agents", "no hub"]),
+    "agents": ("USING agents", ["option hub is missing", "ws://host:7400"]),
     "no such format": ("USING kafak OPTIONS (subscribe 'x')", ["cannot read USING kafak", "kafak"]),
     "no such folder": ("USING json OPTIONS (path '{}/nope')", ["cannot read USING json", "nope"]),
     "columns of files": (

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from slackwater.edge.agent_state import AgentState
-from slackwater.edge.clock import now_micros
+from slackwater.edge.clock import never_back, now_micros
 from slackwater.edge.messages import Declared, label, name_of
 from slackwater.edge.uplink import Uplink
 from slackwater.errors import SourceError
@@ -53,8 +55,8 @@ class Agent:
     has no grant is not sent.
 
     ``name`` tells agents of a stream apart and outlives restarts: the host's name by default, so two agents
-    of one stream on one host need names. ``clock`` gives microseconds since the epoch. All methods may be
-    called from any thread.
+    of one stream on one host need names. ``clock`` gives microseconds since the epoch; if it is set back, the
+    agent's time stands until it is there again. All methods may be called from any thread.
 
     >>> agent = Agent("hosts", hub="ws://127.0.0.1:7400", name="rack-1")
     >>> agent.update("web-1", 0.75)
@@ -92,7 +94,7 @@ class Agent:
         if not hub.startswith(("ws://", "wss://")):
             raise SourceError(f"expected a hub such as ws://host:7400 or wss://host:7400, got {hub!r}")
         tls = ssl.create_default_context(cafile=ca) if hub.startswith("wss://") else None
-        self._clock = clock
+        self._clock = clock = never_back(clock)
         self._flush_timeout = flush_timeout
         self._changed = threading.Condition()
         self._state = AgentState(outbox_limit=outbox_limit)
@@ -115,17 +117,20 @@ class Agent:
         Columns that a mapping leaves out stay as they are; None is no value. A key is a text or number, or a
         tuple of them for several KEY columns. What does not fit the stream is a ValueError. Values that come
         before the hub has said what the stream looks like are held; of each key the last counts.
+
+        ``at`` is since when the value holds, by the agent's clock. What has not come yet counts as now. What
+        is before another value, or before bounds have changed, counts as of then: time does not go back.
         """
         with self._changed:
             waiting = self._state.passed
-            self._state.offer(key, value, self._clock() if at is None else at)
+            self._state.offer(key, value, self._when(at))
             self._after(waiting)
 
     def update_many(self, keys: Sequence[Any], values: Any, at: int | None = None) -> None:
         """New values of many keys at one time: values as for `update`, or an array with a row for each."""
         with self._changed:
             waiting = self._state.passed
-            self._state.offer_many(keys, values, self._clock() if at is None else at)
+            self._state.offer_many(keys, values, self._when(at))
             self._after(waiting)
 
     def review(self) -> None:
@@ -134,6 +139,14 @@ class Agent:
             waiting = self._state.passed
             self._state.review(self._clock())
             self._after(waiting)
+
+    def _when(self, at: int | None) -> int:
+        now = self._clock()
+        if at is None:
+            return now
+        if isinstance(at, bool) or not isinstance(at, int | np.integer) or at < 0:
+            raise ValueError(f"expected a time in whole microseconds since the epoch, got {at!r}")
+        return min(int(at), now)
 
     def _after(self, passed: int) -> None:
         if self._state.passed != passed or self._state.unannounced:

@@ -2,23 +2,31 @@
 
 Knows neither threads nor connections, and no clock: every call says what time it is. So all of an agent's
 decisions can be tested step by step. `Agent` guards it with a lock.
+
+Time never goes back here: what comes with an earlier time than what came before counts as of then, since rows
+are carried out in the order of their times. Where bounds change by themselves, filters are applied as of that
+very moment, however much later there is time to do so.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from slackwater.edge.filters import Filters
-from slackwater.edge.grant_table import widths
+from slackwater.edge.grant_table import grants_of
+from slackwater.edge.keys import Keys, turns
 from slackwater.edge.messages import Declared, Key, Message
-from slackwater.edge.outbox import ROWS_PER_BATCH, Outbox, Rows
-from slackwater.edge.shapes import Keys, key_of, row_of
-from slackwater.edge.widths import Floats, Grants, Ints
+from slackwater.edge.outbox import ROWS_PER_BATCH, Outbox
+from slackwater.edge.shapes import hold, key_of, row_of, rows_of
+from slackwater.edge.widths import Ints
+
+REVIEWS_AT_ONCE = 60
+"""Times at which bounds changed that are made up for one by one; after a longer sleep, all at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +47,7 @@ class AgentState:
         """Values held until the stream was declared, which did not fit it."""
         self._held: dict[Any, Any] = {}
         self._keys = Keys()
+        self._time = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -49,99 +58,90 @@ class AgentState:
         self.applied = 0
         self.granted_keys = 0
         self.filters = Filters(columns)
-        self._reviewed_at = 0
-        self._changes = 0
-        self._looked = -1
         self._due: int | None = None
+        """When bounds next change by themselves."""
         # a batch of so many values, whatever the columns: what a hub takes at a time is limited
         rows_per_batch = max(1, ROWS_PER_BATCH // max(1, columns))
-        self.outbox = Outbox(columns, self.outbox_limit, rows_per_batch)
+        self.outbox = Outbox(columns, self.outbox_limit, rows_per_batch, self.filters.curves)
         self._announced = 0
         self._catching_up = -1
 
-    # values
+    # time
 
-    def _row(self, key: Key, value: Any) -> list[float]:
-        assert self.declared is not None
-        return row_of(value, self.declared, lambda: self._current(key))
+    def review(self, now: int) -> int:
+        """Apply the filters wherever bounds have changed until a time; that time, or the last if later."""
+        now = max(now, self._time)
+        for _ in range(REVIEWS_AT_ONCE):
+            if self._due is None or self._due > now:
+                break
+            self._review(self._due)
+        else:
+            self._review(now)
+        return now
+
+    def _review(self, now: int, keys: Ints | None = None) -> None:
+        self._time = now
+        self._send(self.filters.review(now, keys), now)
+        self._due = self.filters.next_review(now)
+
+    def next_review(self) -> int | None:
+        """When the filters are to be applied again; it may have passed."""
+        return self._due
+
+    # values
 
     def _current(self, key: Key) -> list[float]:
         number = self._keys.find(key)
         if number is None or number >= self.filters.size:
             return [float("nan")] * self.filters.columns
-        return list(self.filters.current(np.array([number]))[0].tolist())
+        found: list[float] = self.filters.current(np.array([number]))[0].tolist()
+        return found
 
     def offer(self, key: Any, value: Any, at: int) -> None:
         """A new value of a key: it goes to the outbox if it leaves its bound."""
         if self.declared is None:
-            self._hold(key, value)
+            hold(self._held, key, value)
+            self.offered += 1
             return
         held = key_of(key, self.declared)
-        row = np.array([self._row(held, value)])
+        row = row_of(value, self.declared, lambda: self._current(held))
         self.offered += 1
         number = self._keys.number(held)
-        self._pass(np.array([number]), row, at)
+        self._make_places()
+        self._time = at = self.review(at)
+        if self.filters.offer_one(number, row, at):
+            self._send(np.array([number]), at)
 
     def offer_many(self, keys: Sequence[Any], values: Any, at: int) -> None:
         """New values of many keys at one time; of a key that comes twice the values count in turn."""
         if self.declared is None:
             for key, value in zip(keys, values, strict=True):
-                self._hold(key, value)
+                hold(self._held, key, value)
+            self.offered += len(keys)
             return
         held = [key_of(key, self.declared) for key in keys]
-        if not isinstance(values, np.ndarray):
-            values = [self._row(key, value) for key, value in zip(held, values, strict=True)]
-        rows = np.array(values, np.float64).reshape(len(held), len(self.declared.columns))
-        if np.isinf(rows).any():
-            raise ValueError("expected finite numbers, or NaN for no value, got an infinite one")
+        rows = rows_of(held, values, self.declared, self._current)
         self.offered += len(held)
         numbers = np.fromiter((self._keys.number(key) for key in held), np.int64, len(held))
-        left = np.arange(len(held))
-        while len(left):
-            # a filter sees each key once at a time
-            _, first = np.unique(numbers[left], return_index=True)
-            turn = left[np.sort(first)]
-            self._pass(numbers[turn], rows[turn], at)
-            left = np.setdiff1d(left, turn, assume_unique=True)
-
-    def _hold(self, key: Any, value: Any) -> None:
-        self.offered += 1
-        before = self._held.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            value = {**before, **value}
-        self._held[key] = value
-
-    def _pass(self, numbers: Ints, rows: Floats, at: int) -> None:
         self._make_places()
-        places = self.filters.offer(numbers, rows, at)
-        self._send(numbers[places], at)
+        self._time = at = self.review(at)
+        # a filter sees each key once at a time
+        for turn in turns(numbers):
+            places = self.filters.offer(numbers[turn], rows[turn], at)
+            self._send(numbers[turn][places], at)
 
     def _make_places(self) -> None:
-        """Let the filters have a place for every key: some to spare, so that keys may come one by one."""
+        """Let the filters have a place for every key."""
         if (missing := len(self._keys) - self.filters.size) > 0:
-            self.filters.add(max(missing, self.filters.size // 16))
+            self.filters.add(missing)
 
     def _send(self, numbers: Ints, at: int) -> None:
         if not len(numbers):
             return
         self.passed += len(numbers)
-        self._changes += 1
-        times = np.full(len(numbers), at, np.int64)
         # at once: what is said of a bound must be said before it is placed anew
-        curve = self.filters.response(numbers)
-        self.outbox.put(Rows(numbers, times, self.filters.current(numbers), curve))
-
-    def review(self, now: int) -> None:
-        """Apply the filters again after widths have shrunk."""
-        self._reviewed_at = now
-        self._changes += 1
-        self._send(self.filters.review(now), now)
-
-    def next_review(self) -> int | None:
-        """When the filters are to be applied again; it may have passed. Looked for only after a change."""
-        if self._looked != self._changes:
-            self._due, self._looked = self.filters.next_review(self._reviewed_at), self._changes
-        return self._due
+        self.outbox.put(self.filters.rows(numbers, at))
+        self._due = self.filters.next_review(at)
 
     @property
     def keys(self) -> int:
@@ -214,8 +214,8 @@ class AgentState:
         self._begin()
         if before.size:
             self.filters.add(before.size)
-            everything = np.arange(before.size)
-            self.filters.offer(everything, before.current(everything), now)
+            # without grants there is nothing to send
+            self.filters.value[:] = before.value
 
     def next_message(self, now: int) -> Message | None:
         """The next message to the hub on this connection: keys before the rows that name them."""
@@ -230,13 +230,14 @@ class AgentState:
 
     def grants(self, message: Message, now: int) -> None:
         """Apply grants: what that narrows is told in the same batch as the rows that it causes."""
-        columns = {name: np.array(message[name], np.int64) for name in ("key", "column", "start", "period")}
-        shrink = np.array(message["shrink"], np.float64)
-        grants = Grants(width=widths(message["width"]), shrink=shrink, **columns)
-        if len(columns["key"]):
+        grants = grants_of(message)
+        if len(grants):
             self._make_places()
+            self._time = now = self.review(now)
             narrowed = self.filters.grant(grants, now)
-            self.review(now)
+            # an older one that never came may have been wider, and counts until this one is acknowledged
+            narrowed[np.array(message.get("skipped", []), np.int64)] = True
+            self._review(now, np.unique(grants.key))
             positions = np.array(message["position"], np.int64)
             self.outbox.narrow(positions[narrowed], now)
             self.applied = max(self.applied, int(positions.max()))

@@ -137,9 +137,8 @@ class AgentConnection:
         numbers = np.asarray(registry.agents[self.agent].numbers)[first:end].copy()
         had = registry.grants.objects(numbers[: max(0, self.granted - first)])
         had = had[registry.grants.positions(had) > self.applied]
-        self.down.grants(
-            np.concatenate([had, registry.grants.objects(numbers[max(0, self.granted - first) :])])
-        )
+        self.down.grants(had, again=True)
+        self.down.grants(registry.grants.objects(numbers[max(0, self.granted - first) :]))
         self.down.cover(end)
 
     def _take(self, message: Message) -> None:

@@ -1,7 +1,8 @@
 """What goes down to an agent: always the newest of its kind, and only what is on disk.
 
 What waits is bounded by what there is: the number of the last batch on disk, the shape of the stream, and a
-set of objects whose newest grant the agent does not have. A slow agent skips grants that newer ones replaced.
+set of objects whose newest grant the agent does not have. A slow agent skips grants that newer ones replaced,
+and is told so: whoever granted them may have counted on the one that was skipped.
 """
 
 from __future__ import annotations
@@ -38,18 +39,30 @@ class Deliveries:
         self.outdated = False
         """Whether the stream has changed its shape: the agent is told, and comes back anew."""
         self._objects: list[Ints] = []
+        self._skipped: Ints = np.empty(0, np.int64)
+        """Objects of which the agent may never hear of an older grant."""
         self._covered = self._told_covered = -1
 
     def begin(self, received: int) -> None:
         """The agent knows from its welcome that the hub has batches up to this one."""
         self._received = self._told = received
 
-    def grants(self, objects: Ints) -> None:
-        """The newest grants of these objects are to be sent."""
+    def grants(self, objects: Ints, *, again: bool = False) -> None:
+        """The newest grants of these objects are to be sent; ``again``: after a time without the agent."""
         self._objects.append(objects)
+        if again:
+            self._skipped = np.union1d(self._skipped, objects)
         if len(self._objects) > _PIECES:
-            self._objects = [np.unique(np.concatenate(self._objects))]
+            self._objects = [self._gathered()]
         self._wake.set()
+
+    def _gathered(self) -> Ints:
+        """The objects that wait, each once; what comes twice was skipped once."""
+        objects, times = np.unique(
+            np.concatenate([np.zeros(0, np.int64), *self._objects]), return_counts=True
+        )
+        self._skipped = np.union1d(self._skipped, objects[times > 1])
+        return objects
 
     def cover(self, keys: int) -> None:
         """With the grants that wait now, the agent has all there is for its first ``keys`` keys."""
@@ -107,9 +120,9 @@ class Deliveries:
     async def _send_grants(self) -> None:
         """All grants that wait, in the order of their positions, so that `applied` is one number."""
         registry = self._stream.registry
-        waiting, self._objects = self._objects, []
         covered = self._covered
-        objects = np.unique(np.concatenate([np.zeros(0, np.int64), *waiting]))
+        objects, skipped = self._gathered(), self._skipped
+        self._objects, self._skipped = [], np.empty(0, np.int64)
         objects = objects[np.argsort(registry.grants.positions(objects), kind="stable")]
         parts = np.split(objects, range(GRANTS_PER_MESSAGE, len(objects), GRANTS_PER_MESSAGE))
         messages = []
@@ -118,6 +131,8 @@ class Deliveries:
             # what was taken over by another agent meanwhile is that one's
             mine = owner == registry.agents[self._agent].place
             message = {"type": "grants", **registry.grants.message(part[mine], local[mine])}
+            if len(places := np.flatnonzero(np.isin(part[mine], skipped))):
+                message["skipped"] = places.tolist()
             # the last of them says for how many keys the agent now has all there is
             messages.append(message | {"keys": covered} if index == len(parts) - 1 else message)
         # the newest grants may have been logged a moment ago

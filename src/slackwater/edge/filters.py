@@ -2,104 +2,85 @@
 
 Guarantee: after every call the current value of each object that has a finite width lies in its bound, as
 whoever knows the grants and the rows that were handed on computes it; if a call returns a row, that row was
-not in its bound, or widths have shrunk past it. Reference: sections 1.2.3 and 3.1 of the precision paper.
+not in its bound, or widths have shrunk past it. Times never go back from call to call. Reference: sections
+1.2.3 and 3.1 of the precision paper.
 
-Objects are numbered ``key * columns + column``. Arrays, not Python objects: an agent may have a million.
+Objects are numbered ``key * columns + column``. Arrays, not Python objects: an agent may have a million. They
+are worked through in pieces, so that what is needed beside them is little.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from slackwater.edge.following import Following, climbing, moved, next_step
-from slackwater.edge.shadows import Shadows
-from slackwater.edge.widths import Bools, Floats, Grants, Ints, next_shrink, width_at
+from slackwater.edge.bounds import Bounds
+from slackwater.edge.curves import Curve, riders
+from slackwater.edge.following import TREND_STEP, climbing, moved, next_step
+from slackwater.edge.rows import Rows
+from slackwater.edge.tracks import Tracks
+from slackwater.edge.widths import Bools, Floats, Grants, Ints, next_epoch, one_width_at, width_at
 
 PERIOD_S = 10.0
 """The paper's adjustment period, in which what is counted fades."""
-
-_FILLS: dict[str, tuple[float, type[np.generic]]] = {
-    "value": (np.nan, np.float64),
-    "centre": (np.nan, np.float64),
-    "slope": (0.0, np.float64),
-    "since": (0, np.int64),
-    "width": (np.inf, np.float64),
-    "start": (0, np.int64),
-    "shrink": (0.0, np.float64),
-    "period": (1_000_000, np.int64),
-    "seen": (-1, np.int64),
-    "told": (0, np.int64),
-}
+_PIECE = 8_192
+"""Keys that are worked through at a time."""
 
 
-class Filters:
+class Filters(Bounds):
     """The bounds of all objects of one agent. Without a grant a width is infinite: nothing is sent."""
 
-    value: Floats
-    centre: Floats
-    slope: Floats
-    since: Ints
-    width: Floats
-    start: Ints
-    shrink: Floats
-    period: Ints
-    seen: Ints
-    told: Ints
-
     def __init__(self, columns: int, *, period: float = PERIOD_S, follow: bool = True) -> None:
-        self.columns = columns
-        self.size = 0
-        self._follow = follow
-        self._period = period
-        self._following = Following()
-        self._shadows = Shadows(period)
+        super().__init__(columns)
+        self._tracks = Tracks(period) if follow else None
         self._waiting = Grants.none()
-        for name, (_, kind) in _FILLS.items():
-            setattr(self, name, np.empty(0, kind))
+        self._periods: set[int] = set()
+        """With which widths shrink; some may have gone since the last review."""
+        self._climbs = False
+        """Whether bounds move; they may have ceased to since the last review."""
 
     def add(self, count: int) -> None:
         """Make places for more keys, which have no value yet."""
-        more = count * self.columns
-        self.size += count
-        for name, (fill, kind) in _FILLS.items():
-            setattr(self, name, np.concatenate([getattr(self, name), np.full(more, fill, kind)]))
-        self._following.grow(self.size * self.columns)
-        self._shadows.grow(self.size * self.columns)
-
-    def current(self, key: Ints) -> Floats:
-        """The current values of some keys, by column."""
-        return self.value[self._objects(key)]
-
-    def widths(self, objects: Ints | slice, now: int) -> Floats:
-        """The widths in use at a time."""
-        shrink = self.shrink[objects]
-        return width_at(self.width[objects], self.start[objects], shrink, self.period[objects], now)
+        super().add(count)
+        if self._tracks is not None:
+            self._tracks.grow(self.size * self.columns)
 
     def grant(self, grants: Grants, now: int) -> Bools:
         """Take grants; which of them narrowed a bound, and must be acknowledged.
 
-        What is narrower is used at once, what is wider not before its start. `review` is to follow.
+        What is narrower is used at once, what is wider not before its start. `review` is to follow. Of an
+        object that is named twice the last one counts. Acknowledged is too what only was narrower when it
+        began, and what is narrower than a wider one that had not begun: whoever granted it took it for
+        narrower.
         """
         self._begin_waiting(now)
-        objects = grants.key * self.columns + grants.column
-        granted = width_at(grants.width, grants.start, grants.shrink, grants.period, now)
-        narrower: Bools = granted < self.widths(objects, now)
-        later = ~narrower & (grants.start > now)
+        every = grants.key * self.columns + grants.column
+        chosen = np.sort(len(every) - 1 - np.unique(every[::-1], return_index=True)[1])
+        some, objects = grants.part(chosen), every[chosen]
+        granted = width_at(some.width, some.start, some.shrink, some.period, now)
+        used: Bools = granted < self.widths(objects, now)
+        narrower = used | (some.width < self.widths(objects, some.start))
         if len(self._waiting):
             # a grant replaces what its object was still waiting for
             waiting = self._waiting.key * self.columns + self._waiting.column
-            self._waiting = self._waiting.part(~np.isin(waiting, objects))
+            replaced = np.isin(waiting, objects)
+            order = np.argsort(objects)
+            places = order[np.searchsorted(objects[order], waiting[replaced])]
+            narrower[places] |= some.width[places] < self._waiting.width[replaced]
+            self._waiting = self._waiting.part(~replaced)
+        later = ~used & (some.start > now)
         if later.any():
-            self._waiting = Grants.joined([self._waiting, grants.part(later)])
-        self._use(grants.part(~later))
-        return narrower
+            self._waiting = Grants.joined([self._waiting, some.part(later)])
+        self._use(some.part(~later))
+        acknowledged = np.zeros(len(every), bool)
+        acknowledged[chosen] = narrower
+        return acknowledged
 
     def _use(self, grants: Grants) -> None:
-        objects = grants.key * self.columns + grants.column
-        self.width[objects], self.start[objects] = grants.width, grants.start
-        self.shrink[objects], self.period[objects] = grants.shrink, grants.period
+        self.take(grants)
+        self._periods.update(np.unique(grants.period[grants.shrink > 0]).tolist())
 
     def _begin_waiting(self, now: int) -> None:
         if len(self._waiting):
@@ -114,44 +95,89 @@ class Filters:
         are placed anew.
         """
         self._begin_waiting(now)
-        objects = self._objects(key)
-        self.value[objects] = values
-        if self._follow:
-            self._watch(objects.ravel(), values.ravel(), now)
-        outside = self._outside(objects.ravel(), now).reshape(objects.shape).any(axis=1)
-        places = np.flatnonzero(outside)
-        self._place(objects[places].ravel(), now)
+        pieces = range(0, len(key), _PIECE)
+        found = [f + self._offer(key[f : f + _PIECE], values[f : f + _PIECE], now) for f in pieces]
+        return np.concatenate([np.empty(0, np.int64), *found])
+
+    def _offer(self, key: Ints, values: Floats, now: int) -> Ints:
+        objects, new = self.objects(key).ravel(), values.ravel()
+        before = self.value[objects]
+        self.value[objects] = new
+        widths = self.widths(objects, now)
+        if self._tracks is not None:
+            # what somebody asks for is watched
+            some = np.isfinite(widths) & ~np.isnan(new)
+            if some.any():
+                self._tracks.offer(objects[some], before[some], new[some], widths[some], now)
+        places = np.flatnonzero(self._outside(objects, widths, now))
+        self._place(self.objects(key[places]).ravel(), now)
         return places
 
-    def review(self, now: int) -> Ints:
-        """The keys that must be sent as they are, since widths have shrunk or bounds have moved on."""
+    def offer_one(self, key: int, values: list[float], now: int) -> bool:
+        """`offer` of one key: whether it must be sent."""
         self._begin_waiting(now)
-        every = np.arange(self.size * self.columns)
-        outside = self._outside(every, now).reshape(self.size, self.columns).any(axis=1)
-        keys = np.flatnonzero(outside)
-        self._place(self._objects(keys).ravel(), now)
-        return keys
+        outside = False
+        first = key * self.columns
+        for place, value in enumerate(values, first):
+            before = self.value.item(place)
+            self.value[place] = value
+            width = self.width.item(place)
+            if width == math.inf:
+                continue
+            if (shrink := self.shrink.item(place)) > 0:
+                width = one_width_at(width, self.start.item(place), shrink, self.period.item(place), now)
+            centre = self.centre.item(place)
+            if value != value:
+                outside |= centre == centre
+                continue
+            if self._tracks is not None:
+                self._tracks.offer_one(place, before, value, width, now)
+            if slope := self.slope.item(place):
+                centre += slope * (now // TREND_STEP - self.since.item(place) // TREND_STEP)
+            outside |= not abs(value - centre) <= width / 2
+        if outside:
+            self._place(np.arange(first, first + self.columns), now)
+        return outside
+
+    def review(self, now: int, key: Ints | None = None) -> Ints:
+        """The keys that must be sent as they are, since widths have shrunk or bounds have moved on.
+
+        Of some keys, each named once, or of all.
+        """
+        self._begin_waiting(now)
+        found = [np.empty(0, np.int64)]
+        periods: set[int] = set()
+        climbs = False
+        for first in range(0, self.size if key is None else len(key), _PIECE):
+            last = min(first + _PIECE, self.size) if key is None else first + _PIECE
+            some = np.arange(first, last) if key is None else key[first:last]
+            objects = self.objects(some).ravel()
+            left = some[self._outside(objects, self.widths(objects, now), now)]
+            self._place(self.objects(left).ravel(), now)
+            found.append(left)
+            if key is None:
+                climbs = climbs or bool(climbing(self.slope[objects][np.isfinite(self.width[objects])]).any())
+                shrinking = (self.shrink[objects] > 0) & np.isfinite(self.width[objects])
+                periods.update(np.unique(self.period[objects][shrinking]).tolist())
+        if key is None:
+            self._periods, self._climbs = periods, climbs
+        return np.concatenate(found)
 
     def next_review(self, now: int) -> int | None:
         """The next time at which a bound changes by itself; None: never."""
-        finite = np.isfinite(self.width) & ~np.isnan(self.centre)
-        times = [next_shrink(self.shrink[finite], self.period[finite], now)]
+        times = [next_epoch(self._periods, now), next_step(now) if self._climbs else None]
         times += [int(self._waiting.start.min())] if len(self._waiting) else []
-        times += [next_step(now)] if climbing(self.slope[finite]).any() else []
         return min((t for t in times if t is not None), default=None)
 
-    def _objects(self, key: Ints) -> Ints:
-        """Objects by key and column."""
-        found: Ints = key[:, None] * self.columns + np.arange(self.columns)
-        return found
-
-    def _outside(self, objects: Ints, now: int) -> Bools:
-        widths, values = self.widths(objects, now), self.value[objects]
-        centre = moved(self.centre[objects], self.slope[objects], self.since[objects], now)
-        # a value that has come or gone is told at any finite width
-        there = ~np.isnan(values)
-        left = (there != ~np.isnan(centre)) | (there & (np.abs(values - centre) > widths / 2))
-        found: Bools = np.isfinite(widths) & left
+    def _outside(self, objects: Ints, widths: Floats, now: int) -> Bools:
+        """Which of some whole rows are not in their bounds."""
+        values = self.value[objects]
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = moved(self.centre[objects], self.slope[objects], self.since[objects], now)
+            # a value that has come or gone is told at any finite width
+            gone = np.isnan(values)
+            left = ~(np.abs(values - centre) <= widths / 2) & ~(gone & np.isnan(centre))
+        found: Bools = np.any((np.isfinite(widths) & left).reshape(-1, self.columns), axis=1)
         return found
 
     def _place(self, objects: Ints, now: int) -> None:
@@ -160,44 +186,25 @@ class Filters:
             return
         values = self.value[objects]
         centre, slope = values, np.zeros(len(values))
-        if self._follow:
-            centre, slope = self._following.placed(objects, values, self.widths(objects, now))
+        if self._tracks is not None:
+            centre, slope = self._tracks.placed(objects, values, self.widths(objects, now))
+            self._climbs = self._climbs or bool(climbing(slope).any())
         self.centre[objects], self.slope[objects], self.since[objects] = centre, slope, now
 
-    def _watch(self, objects: Ints, values: Floats, now: int) -> None:
-        """Let shadow filters see values, of objects that somebody asks for."""
-        some = np.isfinite(self.width[objects]) & ~np.isnan(values)
-        objects, values = objects[some], values[some]
-        if not len(objects):
-            return
-        before = self.seen[objects]
-        seconds = np.where(before >= 0, now - before, 0) / 1e6
-        self.seen[objects] = now
-        widths = self.widths(objects, now)
-        self._following.offer(objects, values, widths, seconds)
-        seen = self._following.seen(objects, values)
-        lean = self._following.lean(objects)
-        self._shadows.offer(objects, seen, widths, self._following.level[objects], lean, seconds)
+    def rows(self, key: Ints, at: int) -> Rows:
+        """The rows of some keys, with their bounds as they are placed."""
+        objects = self.objects(key)
+        times = np.full(len(key), at, np.int64)
+        return Rows(key, times, self.value[objects], self.centre[objects], self.slope[objects])
 
     def response(self, key: Ints, now: int | None = None) -> list[dict[str, Any] | None]:
-        """What rides on the rows of some keys: where their bounds are, and their response curves.
+        """What rides on the rows of some keys: where their bounds are, and their response curves."""
+        objects = self.objects(key)
+        return riders(self.value[objects], self.centre[objects], self.slope[objects], self.curves(key))
 
-        ``c`` centres and ``s`` slopes, where they are not the values and 0; ``r`` for each column the curve
-        as lowest rung, seconds watched and rates, at most once a period.
-        """
-        told: list[dict[str, Any] | None] = []
-        for row in self._objects(key):
-            centre, slope, values = self.centre[row], self.slope[row], self.value[row]
-            found: dict[str, Any] = {}
-            if ((centre != values) & ~np.isnan(values)).any():
-                found["c"] = [None if np.isnan(c) else float(c) for c in centre]
-            if slope.any():
-                found["s"] = slope.tolist()
-            since = self.since[row[0]]
-            if self._follow and since - self.told[row[0]] >= self._period * 1e6:
-                self.told[row] = since
-                curves = self._shadows.responses(row)
-                if any(c.seconds for c in curves):
-                    found["r"] = [[c.lowest, c.seconds, *c.rates] for c in curves]
-            told.append(found or None)
-        return told
+    def curves(self, key: Ints) -> list[list[Curve] | None]:
+        """The response curves of some keys, by column; at most once a period."""
+        if self._tracks is None:
+            return [None] * len(key)
+        objects = self.objects(key)
+        return self._tracks.curves(objects, self.since[objects])

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackwater.edge.messages import Message, nullable
-
-Ints = NDArray[np.int64]
+from slackwater.edge.widths import Grants, Ints
 
 _FIELDS: tuple[tuple[str, Any], ...] = (
     ("position", np.int64),
@@ -28,6 +27,13 @@ def widths(column: list[float | None]) -> NDArray[np.float64]:
     array([1.5, inf])
     """
     return np.array([np.inf if w is None else w for w in column], dtype=np.float64)
+
+
+def grants_of(message: Message) -> Grants:
+    """Grants from a message to an agent."""
+    whole = {name: np.array(message[name], np.int64) for name in ("key", "column", "start", "period")}
+    shrink = np.array(message["shrink"], np.float64)
+    return Grants(width=widths(message["width"]), shrink=shrink, **whole)
 
 
 class GrantTable:

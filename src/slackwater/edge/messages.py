@@ -32,6 +32,7 @@ Scalar = str | int | float
 Key = Scalar | tuple[Scalar, ...]
 """A key as it is held: bare where the stream has one KEY column (a tuple costs 48 bytes), else a tuple."""
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -100,6 +101,9 @@ def decode(text: str | bytes) -> Message:
         raise bad("message", "a JSON object without deep nesting", text) from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise bad("message", "a JSON object with a type", message)
+    if _SURROGATE.search(text) and not _writable(json.dumps(message, ensure_ascii=False)):
+        # in a log it could never be written, and whoever comes after it would wait for ever
+        raise bad("message", "texts in which surrogates come in pairs", text)
     return message
 
 
@@ -156,7 +160,9 @@ def wholes(value: Any) -> list[int] | None:
 
 def number(value: Any) -> bool:
     """Whether it is a number that arithmetic can use; true and false are none."""
-    return type(value) in (int, float) and math.isfinite(value)
+    if type(value) is float:
+        return math.isfinite(value)
+    return type(value) is int and value.bit_length() < 1024
 
 
 def one_length(where: str, columns: Message) -> int:
@@ -169,10 +175,29 @@ def one_length(where: str, columns: Message) -> int:
 
 
 def scalar(value: Any) -> Scalar | None:
-    """A part of a key: text or number. True equals 1 and null equals nothing, so neither is one."""
+    """A part of a key: text or number. True equals 1 and null equals nothing, so neither is one.
+
+    Texts are such as can be written, and whole numbers such as a column of them can hold.
+
+    >>> scalar("web-1"), scalar(chr(0xD800)), scalar(1 << 63)
+    ('web-1', None, None)
+    """
     if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else None
+        return value if len(value) <= LONGEST_TEXT and _writable(value) else None
+    if type(value) is int:
+        return value if -(1 << 63) <= value < 1 << 63 else None
     return value if number(value) else None
+
+
+def _writable(value: str) -> bool:
+    """Whether a text can be encoded: halves of pairs of surrogates cannot."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def key_parts(value: Any, declared: Declared, where: str) -> Key:

@@ -2,71 +2,25 @@
 
 Guarantee: every row that was put in is sent in a batch until the hub has it on disk, in the order in which
 rows were put in, except rows that were superseded: where more wait than the limit, of each key only the
-newest stays. So the outbox holds at most the limit, or two rows for every key if that is more.
+newest stays. So the outbox holds at most the limit, or two rows for every key if that is more. What waits is
+in arrays; Python objects are made of what is sent, a batch at a time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from slackwater.edge.messages import Message, nullable
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from slackwater.edge.curves import Curve
+from slackwater.edge.messages import Message
+from slackwater.edge.rows import SMALL, Rows, joined, no_curves, pieces, tied
+from slackwater.edge.widths import Ints
 
 ROWS_PER_BATCH = 2_000
 BATCHES_UNDER_WAY = 16
-_PIECE = 10_000
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows as arrays of one length: the number of the key, the time, and a value for every column.
-
-    ``curve`` is what the filters said of each row when it left its bound; the hub passes it on unread.
-    """
-
-    key: Ints
-    at: Ints
-    values: Floats
-    curve: list[Any]
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    def part(self, chosen: slice | Ints) -> Rows:
-        """Some of the rows."""
-        curve = self.curve[chosen] if isinstance(chosen, slice) else [self.curve[i] for i in chosen]
-        return Rows(self.key[chosen], self.at[chosen], self.values[chosen], curve)
-
-    def message(self) -> Message:
-        rows = {"key": self.key.tolist(), "at": self.at.tolist(), "values": nullable(self.values)}
-        return rows if all(c is None for c in self.curve) else {**rows, "curve": self.curve}
-
-
-def joined(parts: list[Rows], columns: int) -> Rows:
-    """Rows one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    nothing = Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, columns)), [])
-    return Rows(
-        np.concatenate([nothing.key, *(part.key for part in parts)]),
-        np.concatenate([nothing.at, *(part.at for part in parts)]),
-        np.concatenate([nothing.values, *(part.values for part in parts)]),
-        [curve for part in parts for curve in part.curve],
-    )
-
-
-def _pieces(rows: Rows) -> Iterator[Rows]:
-    """The same rows in pieces of which it costs little to take some off."""
-    for first in range(0, len(rows), _PIECE):
-        yield rows.part(slice(first, first + _PIECE))
 
 
 @dataclass(frozen=True)
@@ -86,13 +40,14 @@ class Batch:
     number: int
     sent: int
     rows: Rows
+    curves: list[list[Curve] | None]
     narrowed: list[Narrowed]
     caught_up: bool
     superseded: int
 
     def message(self) -> Message:
         message: Message = {"type": "batch", "number": self.number, "sent": self.sent}
-        message["rows"] = self.rows.message()
+        message["rows"] = self.rows.message(self.curves)
         if self.narrowed:
             position = [p for narrowed in self.narrowed for p in narrowed.position.tolist()]
             at = [narrowed.at for narrowed in self.narrowed for _ in narrowed.position]
@@ -111,6 +66,8 @@ class Outbox:
     columns: int
     limit: int
     rows_per_batch: int = ROWS_PER_BATCH
+    curves: Callable[[Ints], list[list[Curve] | None]] = no_curves
+    """The response curves of keys as they are when a batch is made: they speak of no single row."""
     superseded: int = 0
     """Rows that newer ones of the same key have replaced."""
     acknowledged: int = 0
@@ -119,6 +76,8 @@ class Outbox:
     _put: int = 0
     _taken: int = 0
     """Rows ever put in, and of those the ones that are in batches or superseded."""
+    _loose: int = 0
+    """How many of the last pieces are small."""
     _next_thinning: int = 0
     _narrowed: deque[Narrowed] = field(default_factory=deque)
     _caught_up: int | None = None
@@ -133,27 +92,43 @@ class Outbox:
         self._next_thinning = self.limit
 
     def put(self, rows: Rows) -> None:
-        self._waiting.extend(_pieces(rows))
+        self._waiting.extend(pieces(rows))
         self._put += len(rows)
+        self._loose = self._loose + 1 if len(rows) < SMALL else 0
+        if self._loose >= SMALL:
+            self._tie()
         if self.waiting > self._next_thinning:
             self._thin()
 
+    def _tie(self) -> None:
+        """Put together the last pieces, which are small."""
+        count, self._loose = min(self._loose, len(self._waiting)), 0
+        last = [self._waiting.pop() for _ in range(count)]
+        self._waiting.append(joined(last[::-1], self.columns))
+
     def _thin(self) -> None:
         """Keep the newest waiting row of every key."""
-        rows = joined(list(self._waiting), self.columns)
-        # the first of each key from the end is its newest
-        _, places = np.unique(rows.key[::-1], return_index=True)
-        kept = np.sort(len(rows) - 1 - places)
-        gone = len(rows) - len(kept)
+        newer = np.zeros(1 + max(int(rows.key.max()) for rows in self._waiting), bool)
+        # from the end, where the newest are, and round; a piece at a time: nothing large stands twice
+        for _ in range(len(self._waiting)):
+            rows = self._waiting.pop()
+            last = np.zeros(len(rows), bool)
+            last[len(rows) - 1 - np.unique(rows.key[::-1], return_index=True)[1]] = True
+            kept = last & ~newer[rows.key]
+            newer[rows.key] = True
+            if kept.any():
+                self._waiting.appendleft(rows if kept.all() else rows.part(kept))
+        self._waiting, self._loose = deque(tied(self._waiting, self.columns)), 0
+        stayed = sum(map(len, self._waiting))
+        gone = self.waiting - stayed
         self.superseded += gone
         self._untold += gone
-        self._waiting = deque(_pieces(rows.part(kept)))
         self._taken += gone
         # counts of rows are of another order now: what follows some rows follows all that are here
         self._narrowed = deque(replace(narrowed, after=self._put) for narrowed in self._narrowed)
         self._caught_up = None if self._caught_up is None else self._put
         # not again before as many have come as stayed, so that it stays cheap with many keys
-        self._next_thinning = max(self.limit, 2 * len(kept))
+        self._next_thinning = max(self.limit, 2 * stayed)
 
     def narrow(self, position: Ints, at: int) -> None:
         """Grants were narrower than what was in use: told with the rows that this caused."""
@@ -175,7 +150,7 @@ class Outbox:
         narrowed = self._take_narrowed()
         caught_up = self._caught_up is not None and self._taken >= self._caught_up and not self._narrowed
         self._number += 1
-        batch = Batch(self._number, now, rows, narrowed, caught_up, self._untold)
+        batch = Batch(self._number, now, rows, self.curves(rows.key), narrowed, caught_up, self._untold)
         self._untold = 0
         self._caught_up = None if caught_up else self._caught_up
         self._under_way.append(batch)

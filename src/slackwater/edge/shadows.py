@@ -6,16 +6,22 @@ thing that an allocation of widths needs to know and that the paper has to assum
 
 Counts fade with time, at two paces: what has been lately says what the object does now, what has been for
 long keeps a few chance events from being taken for it.
+
+Nothing here decides whether a value is sent, so single precision will do. Objects have slots, given by
+`Tracks`; what they see is relative to a base that is never far, in units of their lowest width above 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slackwater.edge.widths import Floats, Ints
+from slackwater.edge.arrays import with_room
+from slackwater.edge.curves import Curve, rounded
+from slackwater.edge.widths import Bools, Floats, Ints
 
 RUNGS = 10
 """Widths on the ladder of an object, each twice the one below; beside them, width 0."""
@@ -28,112 +34,138 @@ TRUST = 6.0
 
 POINTS = RUNGS + 1
 Small = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Response:
-    """The response curve of one object as it is told: rates of updates at the widths of its ladder."""
-
-    lowest: int
-    """The ladder's first width above 0 is 2 to this power."""
-    seconds: float
-    """How long the object was watched; what is long ago weighs less."""
-    rates: tuple[float, ...]
-    """Updates a second: at width 0, then by rung."""
+_HALF: Small = np.array([0.0, *(2.0 ** (rung - 1) for rung in range(RUNGS))], np.float32)
+"""Half of the widths, in units of the lowest above 0."""
+_LOWEST, _HIGHEST = -900, 900
+"""Powers of two that a double can hold, with room for the ladder."""
 
 
 class Shadows:
-    """The ladders of all objects of an agent; arrays by object and rung."""
+    """The ladders of objects; arrays by slot and rung."""
 
     def __init__(self, period: float) -> None:
-        self._period = period
-        self.size = 0
+        self._halved = np.array([LATELY, FOR_LONG]) * period
+        self._halved_lately, self._halved_long = self._halved.tolist()
         self.lowest: NDArray[np.int16] = np.empty(0, np.int16)
-        self._centre: Floats = np.empty((0, POINTS))
-        self._lately: Small = np.empty((0, POINTS), np.float32)
-        self._long: Small = np.empty((0, POINTS), np.float32)
-        self._lately_seconds: Small = np.empty(0, np.float32)
-        self._long_seconds: Small = np.empty(0, np.float32)
+        """A ladder's first width above 0 is 2 to this power."""
+        self._centre: Small = np.empty((0, POINTS), np.float32)
+        self._counts: Small = np.empty((0, 2, POINTS), np.float32)
+        """What was counted lately and for long, by rung."""
+        self._seconds: Small = np.empty((0, 2), np.float32)
 
-    def grow(self, size: int) -> None:
-        """Make places for more objects."""
-        more = size - self.size
-        rows = {"_centre": np.nan, "_lately": 0, "_long": 0}
-        for name, fill in rows.items():
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.full((more, POINTS), fill, old.dtype)]))
-        for name in ("lowest", "_lately_seconds", "_long_seconds"):
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.zeros(more, old.dtype)]))
-        self.size = size
+    def start(self, used: int, widths: Floats) -> None:
+        """Begin slots after the first ``used``, for objects of these widths that stand at their base."""
+        size = used + len(widths)
+        for name in ("lowest", "_centre", "_counts", "_seconds"):
+            room = with_room(getattr(self, name), used, size)
+            room[used:size] = 0
+            setattr(self, name, room)
+        self.lowest[used:size] = np.where(_positive(widths), _wanted(widths), 0)
 
     def offer(
-        self, objects: Ints, values: Floats, widths: Floats, levels: Floats, lean: Floats, seconds: Floats
+        self, slots: Ints, seen: Floats, widths: Floats, levels: Floats, lean: Floats, seconds: Floats
     ) -> None:
-        """Let every rung see the values; ``seconds`` since each object's last one, ``widths`` in use.
+        """Let every rung see values; ``seconds`` since each object's last one, ``widths`` in use.
 
         A rung that its value leaves is centred anew: on the value, or by its lean towards the level.
         """
-        self._anchor(objects, widths)
-        half = np.zeros((len(objects), POINTS))
-        half[:, 1:] = np.ldexp(0.5, self.lowest[objects, None] + np.arange(RUNGS))
-        centre = self._centre[objects]
-        value = values[:, None]
-        known = ~np.isnan(centre)
-        left = ~(np.abs(value - centre) <= half)
-        reach = half * lean[:, None]
-        placed = np.clip(levels[:, None], value - reach, value + reach)
-        self._centre[objects] = np.where(left, placed, centre)
-        counted = (left & known).astype(np.float32)
-        for counts, total, halved in (
-            (self._lately, self._lately_seconds, LATELY),
-            (self._long, self._long_seconds, FOR_LONG),
-        ):
-            kept = np.exp2(-seconds / (halved * self._period)).astype(np.float32)
-            counts[objects] = counts[objects] * kept[:, None] + counted
-            total[objects] = total[objects] * kept + seconds.astype(np.float32)
+        self._anchor(slots, widths)
+        below = -self.lowest[slots].astype(np.int64)
+        value = np.ldexp(seen, below).astype(np.float32)[:, None]
+        centre = self._centre[slots]
+        left = ~(np.abs(value - centre) <= _HALF)
+        placed = value
+        if lean.any():
+            reach = _HALF * lean.astype(np.float32)[:, None]
+            level = np.ldexp(levels, below).astype(np.float32)[:, None]
+            placed = np.clip(level, value - reach, value + reach)
+        self._centre[slots] = np.where(left, placed, centre)
+        kept = np.exp2(-seconds[:, None] / self._halved).astype(np.float32)
+        self._counts[slots] = self._counts[slots] * kept[:, :, None] + left[:, None, :]
+        self._seconds[slots] = self._seconds[slots] * kept + seconds.astype(np.float32)[:, None]
 
-    def _anchor(self, objects: Ints, widths: Floats) -> None:
+    def offer_one(
+        self, slot: int, seen: float, width: float, level: float, lean: float, seconds: float
+    ) -> None:
+        """`offer` of one value."""
+        low = self.lowest.item(slot)
+        if not 0 < width < math.inf or math.frexp(width)[1] - 1 - BELOW != low:
+            self._anchor(np.array([slot]), np.array([width]))
+            low = self.lowest.item(slot)
+        unit = 2.0**-low
+        value = np.float32(seen * unit)
+        centre = self._centre[slot]
+        left: Bools = ~(np.abs(value - centre) <= _HALF)
+        counts = self._counts[slot]
+        if seconds > 0:
+            kept = [2.0 ** (-seconds / self._halved_lately), 2.0 ** (-seconds / self._halved_long)]
+            counts *= np.array(kept, np.float32)[:, None]
+            total = self._seconds[slot].tolist()
+            self._seconds[slot] = [t * k + seconds for t, k in zip(total, kept, strict=True)]
+        if left.any():
+            counts += left
+            if lean:
+                reach = _HALF * np.float32(lean)
+                reached = reach[left]
+                centre[left] = np.clip(np.float32(level * unit), value - reached, value + reached)
+            else:
+                centre[left] = value
+
+    def _anchor(self, slots: Ints, widths: Floats) -> None:
         """Keep ladders about the widths in use; of width 0, where the response falls from much to little."""
-        some = (widths > 0) & np.isfinite(widths)
-        wanted = np.frexp(np.where(some, widths, 1.0))[1] - 1 - BELOW
-        now = self.lowest[objects]
-        fresh = self._long_seconds[objects] == 0
-        self.lowest[objects[fresh & some]] = wanted[fresh & some]
-        long = self._long[objects]
+        some = _positive(widths)
+        wanted = _wanted(widths)
+        now = self.lowest[slots]
+        if some.all() and (wanted == now).all():
+            return
+        long = self._counts[slots, 1]
         changes, settled = long[:, 0], long[:, 0] > 4
-        rise = np.where(some, wanted > now, settled & (long[:, -1] > 0.02 * changes))
+        rise = np.where(some, wanted > now, settled & (long[:, -1] > 0.02 * changes) & (now < _HIGHEST))
         fall = np.where(some, wanted < now, settled & (long[:, 2] < 0.02 * changes) & (now > -200))
-        for moving, step in ((rise & ~fresh, 1), (fall & ~rise & ~fresh, -1)):
+        for moving, step in ((rise, 1), (fall & ~rise, -1)):
             if moving.any():
-                self._shift(objects[moving], step)
+                self._shift(slots[moving], step)
 
-    def _shift(self, objects: Ints, step: int) -> None:
+    def _shift(self, slots: Ints, step: int) -> None:
         """Move ladders a rung up or down; what is new begins from what its neighbour has counted.
 
         A new widest rung begins with half of that, so that a ladder goes on climbing only on new evidence.
         """
-        self.lowest[objects] += np.int16(step)
-        for rows, share in ((self._centre, 1.0), (self._lately, 0.5), (self._long, 0.5)):
-            old = rows[objects]
+        self.lowest[slots] += np.int16(step)
+        rows: tuple[tuple[Any, float], ...] = ((self._centre, 1.0), (self._counts, 0.5))
+        for held, share in rows:
+            old = held[slots]
             new = np.empty_like(old)
-            new[:, 0] = old[:, 0]
+            new[..., 0] = old[..., 0]
             if step > 0:
-                new[:, 1:-1], new[:, -1] = old[:, 2:], old[:, -1] * share
+                new[..., 1:-1], new[..., -1] = old[..., 2:], old[..., -1] * share
             else:
-                new[:, 2:], new[:, 1] = old[:, 1:-1], old[:, 1]
-            rows[objects] = new
+                new[..., 2:], new[..., 1] = old[..., 1:-1], old[..., 1]
+            # centres are in units of the lowest width
+            held[slots] = np.ldexp(new, -step) if held is self._centre else new
 
-    def responses(self, objects: Ints) -> list[Response]:
-        """The response curves of some objects."""
-        lately, long = self._lately[objects].astype(np.float64), self._long[objects].astype(np.float64)
-        seconds = self._long_seconds[objects].astype(np.float64)
-        recent = self._lately_seconds[objects].astype(np.float64)
+    def move(self, slots: Ints, by: Floats) -> None:
+        """What objects see is less by so much from here on."""
+        self._centre[slots] -= np.ldexp(by, -self.lowest[slots].astype(np.int64)).astype(np.float32)[:, None]
+
+    def curves(self, slots: Ints) -> list[Curve]:
+        """The response curves of objects: lowest rung, seconds watched, updates a second at 0 and by rung."""
+        counts, totals = self._counts[slots].astype(np.float64), self._seconds[slots].astype(np.float64)
+        lately, long = counts[:, 0], counts[:, 1]
+        recent, seconds = totals[:, 0], totals[:, 1]
         usual = long / np.maximum(seconds, 1e-9)[:, None]
         # the mean of a Poisson rate, TRUST events of the usual one known beforehand
         before = np.divide(TRUST, usual, out=np.full(usual.shape, np.inf), where=usual > 0)
         rates = np.where(usual > 0, (lately + TRUST) / (recent[:, None] + before), 0.0)
-        return [
-            Response(int(low), float(f"{s:.4g}"), tuple(float(f"{r:.4g}") for r in row))
-            for low, s, row in zip(self.lowest[objects], seconds, rates.tolist(), strict=True)
-        ]
+        told = rounded(np.column_stack([seconds, rates])).tolist()
+        return [[low, *row] for low, row in zip(self.lowest[slots].tolist(), told, strict=True)]
+
+
+def _positive(widths: Floats) -> Bools:
+    return (widths > 0) & np.isfinite(widths)
+
+
+def _wanted(widths: Floats) -> Ints:
+    """The lowest rungs of ladders about these widths."""
+    powers: Ints = np.frexp(np.where(_positive(widths), widths, 1.0))[1] - 1 - BELOW
+    return np.clip(powers, _LOWEST, _HIGHEST)

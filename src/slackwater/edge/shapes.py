@@ -6,51 +6,17 @@ What does not fit is a ValueError that says what was expected and what came: it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from slackwater.edge.messages import Declared, Key, Message, parts_of, scalar
+from slackwater.edge.messages import Declared, Key, scalar
+from slackwater.edge.widths import Floats
 
-KEYS_PER_MESSAGE = 10_000
-BYTES_PER_MESSAGE = 1 << 20
-
-
-class Keys:
-    """The keys of an agent, numbered from 0 in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Key, int] = {}
-        self._names: list[Key] = []
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def number(self, key: Key) -> int:
-        """The number of a key, a new one if it is new."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._names)
-            self._names.append(key)
-        return number
-
-    def find(self, key: Key) -> int | None:
-        return self._numbers.get(key)
-
-    def message(self, first: int) -> Message:
-        """The names of keys from a number on, as the hub is told: as many as make a message."""
-        count = size = 0
-        for key in self._names[first : first + KEYS_PER_MESSAGE]:
-            size += len(key) if isinstance(key, str) else len(repr(key))
-            count += 1
-            if size > BYTES_PER_MESSAGE:
-                break
-        return {
-            "type": "keys",
-            "first": first,
-            "keys": [parts_of(k) for k in self._names[first : first + count]],
-        }
+EXACT = 1 << 53
+"""Whole numbers up to here are doubles, all of them."""
 
 
 def key_of(key: Any, declared: Declared) -> Key:
@@ -63,6 +29,8 @@ def key_of(key: Any, declared: Declared) -> Key:
     Traceback (most recent call last):
     ValueError: expected a key of 2 parts, texts or numbers (host, interface), got 'web-1'
     """
+    if type(key) is str and len(declared.key) == 1 and scalar(key) is not None:
+        return key
     given = key if isinstance(key, tuple) else (key,)
     parts = tuple(p.item() if isinstance(p, np.generic) else p for p in given)
     if len(parts) != len(declared.key) or any(scalar(p) is None for p in parts):
@@ -73,6 +41,17 @@ def key_of(key: Any, declared: Declared) -> Key:
         )
         raise ValueError(f"expected a key of {count} ({', '.join(declared.key)}), got {key!r}")
     return parts if len(parts) > 1 else parts[0]
+
+
+def hold(held: dict[Any, Any], key: Any, value: Any) -> None:
+    """Keep a value until the shape of its stream is known; of each key, and of each column, the last."""
+    try:
+        before = held.get(key)
+    except TypeError:
+        raise ValueError(f"expected a key of texts or numbers, got {key!r}") from None
+    if isinstance(value, Mapping) and isinstance(before, Mapping):
+        value = {**before, **value}
+    held[key] = value
 
 
 def row_of(value: Any, declared: Declared, current: Callable[[], list[float]]) -> list[float]:
@@ -96,11 +75,57 @@ def row_of(value: Any, declared: Declared, current: Callable[[], list[float]]) -
     return [number_of(value[n]) if n in value else h for n, h in zip(columns, held, strict=True)]
 
 
+def rows_of(
+    keys: Sequence[Key], values: Any, declared: Declared, current: Callable[[Key], list[float]]
+) -> Floats:
+    """The values of many keys, a row for each; ``current`` are those of a key so far.
+
+    What a mapping leaves out stays as it is after those before it, should a key come twice.
+
+    >>> rows_of(["a", "b"], [1, None], Declared(("host",), ("load",)), lambda key: [0.0])
+    array([[ 1.],
+           [nan]])
+    """
+    columns = len(declared.columns)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        shape = (len(keys), columns)
+        if values.shape != shape and not (columns == 1 and values.shape == shape[:1]):
+            raise ValueError(
+                f"expected an array of {len(keys)} rows and {columns} columns, got {values.shape}"
+            )
+        rows = values.astype(np.float64).reshape(shape)
+        if np.isinf(rows).any():
+            raise ValueError("expected finite numbers, or NaN for no value, got an infinite one")
+        if values.dtype.kind in "iu" and (np.abs(rows) >= EXACT).any():
+            for value in values.ravel().tolist():
+                number_of(value)
+        return rows
+    if len(keys) != len(values):
+        raise ValueError(f"expected as many values as keys, {len(keys)}, got {len(values)}")
+    rows = np.empty((len(keys), columns))
+    latest: dict[Key, list[float]] = {}
+
+    def held(key: Key) -> list[float]:
+        return latest[key] if key in latest else current(key)
+
+    for place, (key, value) in enumerate(zip(keys, values, strict=True)):
+        row = row_of(value, declared, partial(held, key))
+        rows[place] = row
+        if columns > 1:
+            latest[key] = row
+    return rows
+
+
 def number_of(value: Any) -> float:
-    """A finite number; NaN for None, which is no value."""
+    """A finite number; NaN for None, which is no value.
+
+    Whole numbers that a double cannot hold are refused: a bound around another number promises nothing.
+    """
+    if type(value) is float and math.isfinite(value):
+        return value
     if value is None:
         return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"expected a number, or None for no value, got {value!r}")
     try:
         found = float(value)
@@ -108,4 +133,6 @@ def number_of(value: Any) -> float:
         found = math.inf
     if math.isinf(found):
         raise ValueError(f"expected a finite number, got {value!r}")
+    if isinstance(value, int | np.integer) and int(found) != int(value):
+        raise ValueError(f"expected a number that a double can hold, got {value!r}")
     return found

@@ -100,11 +100,19 @@ class Uplink:
         self._review_soon.set()
 
     def run(self) -> None:
-        """Run until stopped; the body of the agent's thread."""
+        """Run until stopped, or until something unforeseen ends it, for all to see; the thread's body."""
         assert self._loop is not None
         loop = self._loop
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(self._run())
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(self._run())
+        finally:
+            self._fail(self.trouble or "the agent has stopped")
+
+    def _fail(self, trouble: str) -> None:
+        with self._changed:
+            self.connected, self.trouble = False, trouble
+            self._changed.notify_all()
 
     async def _run(self) -> None:
         reviewing = asyncio.create_task(self._review())
@@ -112,16 +120,15 @@ class Uplink:
         attempt = 0
         while not self._stop.is_set():
             session = asyncio.create_task(self._session())
-            await asyncio.wait({session, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({session, stopped, reviewing}, return_when=asyncio.FIRST_COMPLETED)
             if not session.done():
                 session.cancel()
             [outcome] = await asyncio.gather(session, return_exceptions=True)
+            if reviewing.done():  # bounds that nobody looks after promise nothing: be seen to be gone
+                reviewing.result()
             if isinstance(outcome, Exception) and not isinstance(outcome, SlackwaterError | OSError):
                 raise outcome
-            with self._changed:
-                self.connected = False
-                self.trouble = str(outcome) if isinstance(outcome, Exception) else "the connection was closed"
-                self._changed.notify_all()
+            self._fail(str(outcome) if isinstance(outcome, Exception) else "the connection was closed")
             # a session that was welcomed and not refused shows that the hub is well: begin with short delays
             attempt = 1 if outcome is None else attempt + 1
             await _within(self._stop, delay(attempt, self._random))
@@ -158,9 +165,8 @@ class Uplink:
         with self._changed:
             if not self._state.welcome(message, self._clock()):
                 return
-            self.connected = True
+            self.connected, self.trouble = True, ""
             self.connections += 1
-            self.trouble = ""
             self._changed.notify_all()
         self._stir()
         tasks = [asyncio.create_task(self._read(socket)), asyncio.create_task(self._write(socket))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from slackwater.language.contracts import Drift
+from slackwater.language.contracts import Drift, Precision
 from slackwater.language.statements import CreateStream
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.doubles import inexact_in_doubles
@@ -56,7 +56,12 @@ class CurrentPlan:
 def current_plan(catalog: Catalog, stream: str) -> CurrentPlan | None:
     """The plan of a stream's current values; None where no query reads them."""
     declared = catalog.streams[stream.lower()]
-    steps = [s for s in catalog.queries.values() if s.current and s.stream.lower() == stream.lower()]
+    steps = [
+        s
+        for s in catalog.queries.values()
+        # what agents bound is evaluated from bounds
+        if s.current and s.stream.lower() == stream.lower() and not isinstance(s.contract, Precision)
+    ]
     if not steps:
         return None
     return CurrentPlan(declared, tuple(CurrentStep(s, _linear(s, declared, catalog)) for s in steps))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from slackwater.language.contracts import Contract, Drift, Error, Exact, Precision, Standing, Subset
 from slackwater.language.statements import CreateStream
 from slackwater.plan.algebra import algebra
+from slackwater.plan.bounded import bounded_form
 from slackwater.plan.functions import Functions
 from slackwater.plan.linear import LINEAR, NotLinear, affine, arithmetic, linear_form, reads
 from slackwater.plan.model import Step, TupleWindow
@@ -115,6 +116,13 @@ def _precision(step: Step, stream: CreateStream) -> None:
                 f"no interval follows for {call.label} from intervals of its inputs",
                 "use SUM, AVG, COUNT, MIN or MAX, or the contract EXACT",
             )
+    try:
+        bounded_form(step, stream)
+    except NotLinear as reason:
+        raise Refused(
+            f"no interval follows from intervals of the values: {reason}",
+            "use sums of values times weights, or the contract EXACT",
+        ) from None
 
 
 def _drift(step: Step, stream: CreateStream) -> None:

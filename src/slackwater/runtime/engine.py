@@ -16,6 +16,7 @@ from slackwater.plan.panes import AFTER_ALL, last_closed
 from slackwater.planners.decision import Decision, TurnKind, exact
 from slackwater.planners.ruling import Ruler
 from slackwater.runtime.board import Board
+from slackwater.runtime.bounds.keeper import BoundsKeeper
 from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.current.keeper import Keeper, Keeping
 from slackwater.runtime.governor import Governor
@@ -30,6 +31,7 @@ from slackwater.runtime.state import RunState, StreamState
 from slackwater.runtime.turn import Turn
 from slackwater.runtime.versions import Versions, adopt
 from slackwater.runtime.warming import Answered, Warming
+from slackwater.spark.agents_source import AgentsSource
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
 from slackwater.spark.source import StreamSource
 
@@ -71,6 +73,7 @@ class Engine:
         self._clocks = clocks or Clocks()
         self._driver_rows = driver_rows
         self._keeping = keeping or Keeping()
+        self._salt = salt
         self._recorder = recorder
         self.decided: dict[str, Decision] = {}
         """By stream: the decision of the last batch."""
@@ -90,6 +93,8 @@ class Engine:
         self._logs: dict[str, PaneLog] = {}
         self._samples: dict[str, SampleLog] = {}
         self._current: dict[str, Keeper] = {}
+        self.bounds: dict[str, BoundsKeeper] = {}
+        """By stream that agents send."""
         self._heard: dict[str, float] = {}
         self._waiting: set[str] = set()
         self._finished = False
@@ -308,8 +313,11 @@ class Engine:
             meter,
         )
         latest = state.latest
+        bounds = self._bounds(stream, plan.catalog)
         turn.run(frame(times=shed.times if shed is not None else None))
         self._current[stream.lower()].turn(turn, turn.latest)
+        if bounds is not None:
+            bounds.turn(turn)
         self._fault("partials")
         if self._recorder is not None:
             arrived = turn.counts.arrived
@@ -338,11 +346,21 @@ class Engine:
         log.bury()
         self._samples[stream.lower()].bury()
         self._current[stream.lower()].bury()
+        if bounds is not None:
+            bounds.committed()
         for leftover in self.journal.outputs.iterdir():
             remove(leftover)
         if step % LEARNT_EVERY == 0:
             self._keep_learnt()
         return turn
+
+    def _bounds(self, stream: str, catalog: Catalog) -> BoundsKeeper | None:
+        """The bounds of a stream that agents send, as they were left; None for other streams."""
+        name, source = stream.lower(), self.sources[stream.lower()]
+        if name not in self.bounds and isinstance(source, AgentsSource):
+            state = self.state.streams[name]
+            self.bounds[name] = BoundsKeeper(self.journal, state, catalog.streams[name], source, self._salt)
+        return self.bounds.get(name)
 
     def _keep_learnt(self) -> None:
         """Keep what is known of the load for a run that goes on from this one."""

@@ -13,7 +13,7 @@ from slackwater.plan.algebra import Merge
 from slackwater.plan.tables import Plan, Table
 from slackwater.runtime.journal import Journal, remove, sync
 from slackwater.runtime.samples import BATCHES, sampled_id
-from slackwater.runtime.state import CURRENT, LogFile, StreamState
+from slackwater.runtime.state import BOUNDS, CURRENT, LogFile, StreamState
 from slackwater.runtime.store import PaneStore, TooLargeError
 from slackwater.spark.execute import parquet_bounds
 
@@ -40,7 +40,7 @@ class PaneLog:
         self._plan = plan
         live = {t for s in plan.steps_of_stream(stream) for t in s.tables}
         # current values are kept by a keeper of their own
-        live |= {sampled_id(t) for t in live} | {BATCHES, CURRENT}
+        live |= {sampled_id(t) for t in live} | {BATCHES, CURRENT, BOUNDS}
         for table in [t for t in self._state.files if t not in live]:
             self._doomed += [self._journal.root / f.path for f in self._state.files.pop(table)]
             self._stores.pop(table, None)

@@ -70,8 +70,7 @@ class Run:
         """Take a changed query set, and start the streams that it is the first to read."""
         for step in catalog.queries.values():
             name = step.stream.lower()
-            sent = catalog.streams[name].format.lower() == "agents"
-            if not sent and name not in self.engine.sources:
+            if name not in self.engine.sources:
                 self.engine.sources[name] = self._open(name)
                 self.engine.recover(name)
                 if self._ticker is not None:

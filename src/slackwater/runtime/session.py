@@ -69,8 +69,6 @@ class Session(Declarations):
         self._iterator = IteratorSink()
         self._changing = threading.RLock()
         self._temporary: Path | None = None
-        self.not_run: tuple[str, ...] = ()
-        """Queries that are checked and that this version does not run."""
 
     # --- declaring -------------------------------------------------------------------------------
 
@@ -91,7 +89,8 @@ class Session(Declarations):
                     catalog.apply(statement)
                     shown = catalog.apply(statement.statement) if statement.statement is not None else catalog
                     name = statement.statement.name if statement.statement is not None else statement.name
-                    explained.append(explain(extend(Plan(), shown), statement.format, name))
+                    text_of = explain(extend(Plan(), shown), statement.format, name)
+                    explained.append(text_of + self._bounds(statement.format))
                     continue
                 stream = isinstance(statement, CreateStream) or (
                     isinstance(statement, Drop) and statement.kind == "stream"
@@ -138,8 +137,16 @@ class Session(Declarations):
                 )
 
     def explain(self, format: ExplainFormat = "text", name: str | None = None) -> str:
-        """The shared plan, as text, json, dot or svg."""
-        return explain(self.plan, format, name)
+        """The shared plan, as text, json, dot or svg; as text, of a run also what agents send."""
+        return explain(self.plan, format, name) + self._bounds(format)
+
+    def _bounds(self, format: ExplainFormat) -> str:
+        if self._run is None or format != "text":
+            return ""
+        engine = self._run.engine
+        with engine.lock:
+            lines = [line for keeper in engine.bounds.values() for line in keeper.described()]
+        return "".join(f"\n{line}" for line in lines)
 
     @property
     def plan(self) -> Plan:
@@ -248,15 +255,8 @@ class Session(Declarations):
     def _read_streams(self) -> list[str]:
         """The streams that some query reads; raises where there is nothing that can run."""
         steps = self.catalog.queries.values()
-        sent = {n for n, s in self.catalog.streams.items() if s.format.lower() == "agents"}
-        self.not_run = tuple(s.name for s in steps if s.stream.lower() in sent)
-        read = list(dict.fromkeys(s.stream.lower() for s in steps if s.stream.lower() not in sent))
+        read = list(dict.fromkeys(s.stream.lower() for s in steps))
         if not read:
-            if self.not_run:
-                raise PlanError(
-                    f"{', '.join(self.not_run)} read streams that agents send: such queries are checked, "
-                    "and this version does not run them"
-                )
             raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT …")
         return read
 

@@ -10,6 +10,8 @@ from slackwater.plan.panes import BEFORE_ALL
 
 CURRENT = "current"
 """What the files of a stream's current values are listed under."""
+BOUNDS = "bounds"
+"""What the files of a stream's bounds are listed under."""
 
 
 @dataclass

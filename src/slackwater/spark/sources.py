@@ -14,6 +14,7 @@ from slackwater import traffic, walks
 from slackwater.errors import SourceError
 from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
+from slackwater.spark.agents_source import check_agents, open_agents
 from slackwater.spark.execute import first_line
 from slackwater.spark.files import (
     FILE_FORMATS,
@@ -225,10 +226,7 @@ def open_source(
     format_ = stream.format.lower()
     options = {k.lower(): v for k, v in stream.options}
     if format_ == "agents":
-        raise SourceError(
-            f"stream {stream.name}: USING agents is accepted and checked, "
-            "and this version has no hub to run it"
-        )
+        return open_agents(session, stream)
     if format_ == "replay":
         if stream.payload not in (None, "json"):
             raise SourceError(
@@ -249,6 +247,8 @@ def check_source(stream: CreateStream) -> None:
     """Raise where a stream's options cannot be, as far as that shows without reading it."""
     if stream.format.lower() in GENERATORS:
         _generator(stream, dict(stream.options))
+    elif stream.format.lower() == "agents":
+        check_agents(stream)
 
 
 def _generator(

@@ -63,9 +63,6 @@ def run_file(
         try:
             with talk.status("opening streams and tables …"):
                 session.start(*sinks, fresh=fresh, record=record)
-            if session.not_run:
-                names = ", ".join(session.not_run)
-                talk.print(f"not run by this version: {names}, which read streams that agents send")
             ended = _watch(session, console, live, seconds)
             if ended:
                 _mark_finished(root, answers)

@@ -1,0 +1,57 @@
+"""What rides on the rows of an agent: where bounds are put, and response curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from slackwater.edge.messages import nullable
+from slackwater.edge.widths import Floats
+
+Curve = list[Any]
+"""The response curve of an object as it is told: its lowest rung, seconds watched, and rates by rung."""
+_TENS = np.array([float(f"1e{n}") for n in range(23)])
+_LEAST = 1e-15
+
+
+def riders(
+    values: Floats, centre: Floats, slope: Floats, curves: Sequence[list[Curve] | None]
+) -> list[dict[str, Any] | None]:
+    """By row: ``c`` centres and ``s`` slopes, where they are not the values and 0, and ``r`` the curves.
+
+    >>> one = np.array([[1.0]])
+    >>> riders(one, one + 0.5, 0 * one, [None]), riders(one, one, 0 * one, [None])
+    ([{'c': [1.5]}], [None])
+    """
+    leaning = ((centre != values) & ~np.isnan(values)).any(axis=1)
+    climbing = (slope != 0).any(axis=1)
+    found: list[dict[str, Any] | None] = [None] * len(values)
+    for place in np.flatnonzero(leaning | climbing).tolist():
+        rider: dict[str, Any] = {}
+        if leaning[place]:
+            rider["c"] = nullable(centre[place])
+        if climbing[place]:
+            rider["s"] = slope[place].tolist()
+        found[place] = rider
+    for place, curve in enumerate(curves):
+        if curve is not None:
+            found[place] = {**(found[place] or {}), "r": curve}
+    return found
+
+
+def rounded(numbers: Floats) -> Floats:
+    """Numbers from 0 on to four digits, as short texts: what is very little is 0.
+
+    >>> rounded(np.array([0.0, 0.123449, 123456.0, 7.0])).tolist()
+    [0.0, 0.1234, 123500.0, 7.0]
+    """
+    some = numbers > _LEAST
+    shown = np.where(some, numbers, 1.0)
+    digits = np.clip(3 - np.floor(np.log10(shown)), -22, 22).astype(np.int64)
+    below, above = _TENS[np.maximum(digits, 0)], _TENS[np.maximum(-digits, 0)]
+    # whole numbers and powers of ten are exact, so the quotient is the double nearest to the decimal
+    whole = np.rint(shown * below / above)
+    found: Floats = np.where(some, whole / below * above, 0.0)
+    return found

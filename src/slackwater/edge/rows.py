@@ -1,0 +1,75 @@
+"""Rows of an agent as arrays, and as the hub gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from slackwater.edge.curves import Curve, riders
+from slackwater.edge.messages import Message, nullable
+from slackwater.edge.widths import Bools, Floats, Ints
+
+_PIECE = 10_000
+SMALL = 256
+"""Rows that make a part small."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as arrays of one length: the number of the key, the time, and by column values and bounds."""
+
+    key: Ints
+    at: Ints
+    values: Floats
+    centre: Floats
+    slope: Floats
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def part(self, chosen: slice | Ints | Bools) -> Rows:
+        """Some of the rows."""
+        return Rows(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    def message(self, curves: Sequence[list[Curve] | None]) -> Message:
+        """The rows as the hub gets them; what rides on them it passes on unread."""
+        rows = {"key": self.key.tolist(), "at": self.at.tolist(), "values": nullable(self.values)}
+        told = riders(self.values, self.centre, self.slope, curves)
+        return rows if all(rider is None for rider in told) else {**rows, "curve": told}
+
+
+def joined(parts: list[Rows], columns: int) -> Rows:
+    """Rows one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    ints, floats = np.zeros(0, np.int64), np.zeros((0, columns))
+    parts = [Rows(ints, ints, floats, floats, floats), *parts]
+    return Rows(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Rows)))
+
+
+def pieces(rows: Rows) -> Iterator[Rows]:
+    """The same rows in pieces of which it costs little to take some off."""
+    for first in range(0, len(rows), _PIECE):
+        yield rows.part(slice(first, first + _PIECE))
+
+
+def tied(parts: Iterable[Rows], columns: int) -> Iterator[Rows]:
+    """The same rows with small parts put together, since small arrays take much memory."""
+    small: list[Rows] = []
+    for part in parts:
+        if len(part) < SMALL:
+            small.append(part)
+        if small and (len(part) >= SMALL or len(small) >= SMALL):
+            yield joined(small, columns)
+            small = []
+        if len(part) >= SMALL:
+            yield part
+    if small:
+        yield joined(small, columns)
+
+
+def no_curves(key: Ints) -> list[list[Curve] | None]:
+    """Nothing rides on rows of these keys."""
+    return [None] * len(key)

@@ -1,0 +1,82 @@
+"""How the widths of a stream are adjusted, as its options say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slackwater.errors import SourceError
+from slackwater.language.durations import parse_duration
+from slackwater.language.statements import CreateStream
+
+TOLERANCE = 1_000_000
+"""Latency tolerance in microseconds where a stream does not say."""
+PERIOD = 10_000_000
+"""The paper's adjustment period in microseconds."""
+ALLOCATIONS = ("curves", "burden", "uniform")
+OPTIONS = ("hub", "token_file", "ca", "allocation", "period", "shrink")
+
+
+@dataclass(frozen=True)
+class Adjusting:
+    """How widths are adjusted."""
+
+    allocation: str = "curves"
+    period: int = PERIOD
+    shrink: float | None = None
+    """Of `burden`: the share of a width that goes in a period; None: fitted to the number of objects."""
+    tolerance: int = TOLERANCE
+    rate: float | None = None
+    """The most that a value changes in a second, if that is known."""
+
+    @property
+    def padding(self) -> float:
+        """By how much each bound is widened so that answers speak of now: the paper's φ."""
+        return 0.0 if self.rate is None else 2 * self.rate * self.tolerance / 1e6
+
+
+def adjusting(stream: CreateStream) -> Adjusting:
+    """What a stream's options and clauses say; raises SourceError where they cannot be."""
+    options = {name.lower(): value for name, value in stream.options}
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise _wrong(stream, f"there is no option {unknown[0]}; there are {', '.join(OPTIONS)}")
+    if "hub" not in options:
+        raise _wrong(stream, "the option hub is missing: OPTIONS (hub 'ws://host:7400')")
+    allocation = options.get("allocation", "curves").lower()
+    if allocation not in ALLOCATIONS:
+        raise _wrong(stream, f"allocation is one of {', '.join(ALLOCATIONS)}; got {allocation!r}")
+    return Adjusting(
+        allocation,
+        _period(stream, options),
+        _shrink(stream, options),
+        TOLERANCE if stream.tolerance is None else stream.tolerance,
+        stream.max_rate,
+    )
+
+
+def _period(stream: CreateStream, options: Mapping[str, str]) -> int:
+    try:
+        period = parse_duration(options.get("period", "10 seconds"))
+    except ValueError as error:
+        raise _wrong(stream, f"period: {error}") from None
+    if period < 1_000_000:
+        raise _wrong(stream, f"period is at least a second; got {options['period']!r}")
+    return period
+
+
+def _shrink(stream: CreateStream, options: Mapping[str, str]) -> float | None:
+    text = options.get("shrink", "fitted").strip().lower()
+    if text == "fitted":
+        return None
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise _wrong(stream, f"shrink is a share such as 5%, or fitted; got {options['shrink']!r}")
+    return share
+
+
+def _wrong(stream: CreateStream, what: str) -> SourceError:
+    return SourceError(f"stream {stream.name}: {what}")

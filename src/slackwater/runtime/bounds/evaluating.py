@@ -1,0 +1,160 @@
+"""The evaluator: intervals of all groups whenever a bound has changed, once for each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.edge.widths import Bools, Floats, Ints
+from slackwater.plan.adjusting import Adjusting
+from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.bounds.belief import Belief
+from slackwater.runtime.bounds.mirror import Mirror
+from slackwater.runtime.bounds.queries import BoundedQuery
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Intervals of an item at a time."""
+
+    at: int
+    rows: Ints
+    low: Floats
+    high: Floats
+    counted: Ints
+
+
+class Evaluator:
+    """Queries, and the intervals that were last delivered of each of their groups."""
+
+    def __init__(self, queries: list[BoundedQuery], before: Evaluator | None) -> None:
+        self.queries = queries
+        self.reweighed = False
+        self._low: Floats = np.empty(0)
+        self._high: Floats = np.empty(0)
+        self._said: dict[tuple[str, int], tuple[Floats, Floats]] = {}
+        self._fresh = {q.step.name for q in queries}
+        """Queries of which nothing was delivered as they are now."""
+        if before is not None:
+            same = {q.step.name for q in queries if any(q.step == b.step for b in before.queries)}
+            self._fresh -= same - before._fresh
+            self._said = {k: v for k, v in before._said.items() if k[0] in same}
+            self._low, self._high = before._low, before._high
+
+    def weigh(self, belief: Belief) -> None:
+        """Weigh all objects anew: keys have come, or values have come or gone."""
+        for query in self.queries:
+            query.weigh(belief)
+        belief.flipped = False
+        self.reweighed = True
+
+    def advance(
+        self, mirror: Mirror, time: int, adjusting: Adjusting, emitted_at: datetime
+    ) -> list[AnswerBatch]:
+        """Carry the mirror on to a time of the hub; answers for every time at which something changed."""
+        held: dict[tuple[int, int], list[_Held]] = {}
+        self._refresh(mirror, max(mirror.queue.released, 1), adjusting)
+        for at, touched in mirror.advance(time):
+            if mirror.belief.flipped:
+                self.weigh(mirror.belief)
+                self._refresh(mirror, at, adjusting)
+            elif len(touched) == len(self._low):
+                self._refresh(mirror, at, adjusting)
+            else:
+                self._update(mirror, touched, at, adjusting)
+            for place, query in enumerate(self.queries):
+                for item, interval in self._changed(query, self._rows(query, touched), at):
+                    held.setdefault((place, item), []).append(interval)
+        for place, item, interval in self._begun(mirror, adjusting):
+            held.setdefault((place, item), []).append(interval)
+        return [
+            self._batch(self.queries[place], item, found, emitted_at)
+            for (place, item), found in sorted(held.items())
+        ]
+
+    def _begun(self, mirror: Mirror, adjusting: Adjusting) -> Iterator[tuple[int, int, _Held]]:
+        """Queries that are new, as they are at the end of a batch: nothing may change for long."""
+        at = mirror.queue.released
+        if not self._fresh or at <= 0:
+            return
+        self._refresh(mirror, at, adjusting)
+        for place, query in enumerate(self.queries):
+            if query.step.name in self._fresh:
+                for item, interval in self._changed(query, np.arange(query.matrix.size), at):
+                    yield place, item, interval
+        self._fresh.clear()
+
+    def _refresh(self, mirror: Mirror, at: int, adjusting: Adjusting) -> None:
+        low, high = mirror.belief.bounds(slice(None), at, adjusting.rate, _lag(adjusting))
+        pad = adjusting.padding / 2
+        self._low, self._high = low - pad, high + pad
+
+    def _update(self, mirror: Mirror, objects: Ints, at: int, adjusting: Adjusting) -> None:
+        low, high = mirror.belief.bounds(objects, at, adjusting.rate, _lag(adjusting))
+        pad = adjusting.padding / 2
+        self._low[objects], self._high[objects] = low - pad, high + pad
+
+    def _rows(self, query: BoundedQuery, touched: Ints) -> Ints:
+        rows = query.touched(touched)
+        if not query.matrix.grouped and not len(rows) and len(touched):
+            rows = np.zeros(1, np.int64)
+        return rows
+
+    def _changed(self, query: BoundedQuery, rows: Ints, at: int) -> list[tuple[int, _Held]]:
+        found = []
+        for item in range(len(query.items)):
+            interval = query.intervals(item, rows, self._low, self._high)
+            low, high = self._last(query, item)
+            new = ~((low[rows] == interval.low) & (high[rows] == interval.high))
+            # where there is no value any more, that is said once
+            new &= ~(np.isnan(low[rows]) & np.isnan(interval.low))
+            # a group that has no row yet says nothing
+            new &= interval.counted > 0
+            if new.any():
+                low[rows[new]], high[rows[new]] = interval.low[new], interval.high[new]
+                kept = (interval.low[new], interval.high[new], interval.counted[new])
+                found.append((item, _Held(at, rows[new], *kept)))
+        return found
+
+    def _last(self, query: BoundedQuery, item: int) -> tuple[Floats, Floats]:
+        """What was delivered last, by group."""
+        low, high = self._said.get((query.step.name, item), (np.empty(0), np.empty(0)))
+        more = query.matrix.size - len(low)
+        if more > 0:
+            fill = np.full(more, np.nan)
+            low, high = np.concatenate([low, fill]), np.concatenate([high, fill])
+            self._said[(query.step.name, item)] = (low, high)
+        return low, high
+
+    def _batch(
+        self, query: BoundedQuery, item: int, found: Sequence[_Held], emitted_at: datetime
+    ) -> AnswerBatch:
+        rows = np.concatenate([h.rows for h in found])
+        low, high = np.concatenate([h.low for h in found]), np.concatenate([h.high for h in found])
+        bounded: Bools = np.isfinite(low) & np.isfinite(high)
+        ends = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
+        middle = ends[0] / 2 + ends[1] / 2
+        return AnswerBatch(
+            query=query.step.name,
+            column=query.outputs()[item].name,
+            at=np.concatenate([np.full(len(h.rows), h.at) for h in found]),
+            keys=query.keys(rows),
+            value=pa.array(middle, mask=~bounded),
+            low=pa.array(low, mask=~bounded),
+            high=pa.array(high, mask=~bounded),
+            confidence=1.0,
+            how="bounded",
+            rows=np.concatenate([h.counted for h in found]),
+            # that there is no value is known exactly
+            met=np.isnan(low) | bounded & (ends[1] - ends[0] <= query.contract.width),
+            emitted_at=emitted_at,
+        )
+
+
+def _lag(adjusting: Adjusting) -> int:
+    """How much of the last time may be missing: where bounds are padded, nothing is waited for."""
+    return 0 if adjusting.rate is None else adjusting.tolerance

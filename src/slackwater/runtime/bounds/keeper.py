@@ -1,0 +1,217 @@
+"""The bounds of a stream between turns: the log is read on, intervals follow, widths are granted.
+
+What is kept on disk is a snapshot now and then; the hub's log from there on gives the rest again. A run that
+goes on repeats what came after its snapshot without delivering it, since that was delivered before.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.edge.messages import Disconnected
+from slackwater.edge.widths import Grants
+from slackwater.language.contracts import Precision
+from slackwater.language.statements import CreateStream
+from slackwater.plan.adjusting import adjusting
+from slackwater.plan.bounded import bounded_form, value_columns
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.current import CurrentPlan, CurrentStep
+from slackwater.plan.panes import AFTER_ALL
+from slackwater.plan.scope import safe_name
+from slackwater.runtime.bounds.coordinator import Coordinator
+from slackwater.runtime.bounds.evaluating import Evaluator
+from slackwater.runtime.bounds.mirror import Mirror
+from slackwater.runtime.bounds.queries import BoundedQuery
+from slackwater.runtime.bounds.showing import Rates, described
+from slackwater.runtime.current.asking import Asking
+from slackwater.runtime.current.matrix import Matrix
+from slackwater.runtime.current.places import Places
+from slackwater.runtime.journal import Journal, remove, sync
+from slackwater.runtime.state import BOUNDS, LogFile, StreamState
+from slackwater.runtime.work import Work
+from slackwater.spark.agents_source import AgentsSource
+
+SNAPSHOT_EVERY = 32
+
+
+class BoundsKeeper:
+    """Holds the bounds of one stream that agents send."""
+
+    def __init__(
+        self, journal: Journal, state: StreamState, stream: CreateStream, source: AgentsSource, seed: int
+    ) -> None:
+        self._journal = journal
+        self._state = state
+        self._stream = stream.name
+        self._source = source
+        self._adjusting = adjusting(stream)
+        self._keys = Places(len(source.key_types))
+        self.mirror = self._loaded(len(value_columns(stream)))
+        self._evaluator = Evaluator([], None)
+        self._coordinator = Coordinator(self._adjusting, np.random.default_rng(seed))
+        self._plan: CurrentPlan | None = None
+        self._turns = 0
+        self._granting = Grants.none()
+        self._granted = 0
+        """The position after the last grant that was made: until that is read, nothing more is granted."""
+        self._changed = False
+        """Whether what is asked has changed since widths were last decided."""
+        self._doomed: list[Path] = []
+        self._rates = Rates()
+
+    @property
+    def queries(self) -> list[BoundedQuery]:
+        return self._evaluator.queries
+
+    def turn(self, work: Work) -> None:
+        """Carry out a turn; its answers go to ``work``, its grants wait for the commit."""
+        if work.decision.kind != "batch":
+            return
+        catalog = work.plan.catalog
+        ask = self._ask(work)
+        changed = self._follow(catalog, ask)
+        offsets = work.decision.offsets
+        first, end, time = (int(offsets[name]) for name in ("first", "end", "time"))
+        for entry in self._source.entries(first, end):
+            self.mirror.take(entry)
+        changed |= self._place_keys(ask)
+        answers = self._evaluator.advance(self.mirror, time, self._adjusting, work.now())
+        if answers:
+            work.answers.append(partial(iter, answers))
+        changed |= self._evaluator.reweighed
+        self._evaluator.reweighed = False
+        if changed:
+            others = any(
+                s.stream.lower() == self._stream.lower() and not isinstance(s.contract, Precision)
+                for s in catalog.queries.values()
+            )
+            self._coordinator.ask(self.queries, self.mirror.belief, everything=others)
+        # what was granted before must be known before anything else is
+        read = end >= max(self._granted, self._source.granted_from)
+        if read and not self.mirror.queue.granting:
+            self._granting = self._coordinator.decide(self.mirror, time, changed=changed or self._changed)
+            self._changed = False
+        else:
+            self._changed |= changed
+        self._rates.note(time, self.mirror.queue.rows, len(self._granting))
+        self._turns += 1
+        if changed or self._turns >= SNAPSHOT_EVERY:
+            self._write(work.step, end)
+
+    def described(self) -> list[str]:
+        """What EXPLAIN shows while it runs."""
+        now = self.mirror.queue.released
+        return described(self._stream, self.mirror, self.queries, self._rates, now)
+
+    def committed(self) -> None:
+        """Make the grants of a turn that is committed, and let the hub forget what is kept here."""
+        grants, self._granting = self._granting, Grants.none()
+        if len(grants):
+            try:
+                found = self._source.link.grant(grants)
+                self._granted = int(found.position[-1]) + 1
+            except Disconnected:
+                # whether it was carried out shows when the log is read on
+                self._granted = max(self._granted, self._source.link.connect().position)
+        if self._files:
+            self._source.link.forget(int(self._files[-1].rows))
+        for path in self._doomed:
+            remove(path)
+        self._doomed.clear()
+
+    def _ask(self, work: Work) -> Asking:
+        plan = self._plan_of(work.plan.catalog)
+        work.executor.prepare(work.session, work.plan.catalog, {})
+        folder = self._journal.root / "shards" / safe_name(self._stream.lower())
+        return Asking(plan, work.plan.catalog, work.executor, work.session, work.now(), folder)
+
+    def _plan_of(self, catalog: Catalog) -> CurrentPlan:
+        declared = catalog.streams[self._stream.lower()]
+        steps = [
+            s
+            for s in catalog.queries.values()
+            if s.stream.lower() == self._stream.lower() and isinstance(s.contract, Precision)
+        ]
+        return CurrentPlan(declared, tuple(CurrentStep(s, bounded_form(s, declared).linear) for s in steps))
+
+    def _follow(self, catalog: Catalog, ask: Asking) -> bool:
+        """Have the queries of a catalog; whether they are others than before."""
+        plan = ask.plan
+        if plan == self._plan:
+            return False
+        self._plan = plan
+        columns = value_columns(plan.stream)
+        queries = []
+        for step in plan.steps:
+            query = BoundedQuery(bounded_form(step.step, plan.stream), Matrix(step, plan.signals), columns)
+            query.matrix.extend(ask.entries(step, self._keys, 0), self._keys.size)
+            query.name_groups(ask.group_items)
+            queries.append(query)
+        self._evaluator = Evaluator(queries, self._evaluator)
+        self._evaluator.weigh(self.mirror.belief)
+        return True
+
+    def _place_keys(self, ask: Asking) -> bool:
+        """Ask how queries weigh the keys that are new."""
+        names = self.mirror.names
+        known = self._keys.size
+        if len(names) == known:
+            return False
+        types = self._source.key_types
+        fresh = [pa.array([n[i] for n in names[known:]], t) for i, t in enumerate(types)]
+        self._keys.find(fresh, add=True)
+        for query in self.queries:
+            query.matrix.extend(ask.entries(query.matrix.step, self._keys, known), self._keys.size)
+            query.name_groups(ask.group_items)
+        self._evaluator.weigh(self.mirror.belief)
+        return True
+
+    # on disk
+
+    @property
+    def _files(self) -> list[LogFile]:
+        return self._state.files.setdefault(BOUNDS, [])
+
+    def _loaded(self, columns: int) -> Mirror:
+        padded = self._adjusting.rate is not None
+        mirror = Mirror(columns, self._adjusting.tolerance, padded=padded)
+        offsets = self._state.offsets
+        if not self._files or offsets is None:
+            return mirror
+        with np.load(self._journal.root / self._files[-1].path) as kept:
+            noted: dict[str, Any] = json.loads(str(kept["kept"]))
+            mirror.load({n: kept[n] for n in kept.files if n != "kept"}, noted)
+        for entry in self._source.entries(int(self._files[-1].rows), int(offsets["end"])):
+            mirror.take(entry)
+        for _ in mirror.advance(int(offsets["time"])):
+            """Delivered before."""
+        self._source.know([list(n) for n in mirror.names])
+        types = self._source.key_types
+        if mirror.names:
+            self._keys.find(
+                [pa.array([n[i] for n in mirror.names], t) for i, t in enumerate(types)], add=True
+            )
+        return mirror
+
+    def _write(self, step: int, end: int) -> None:
+        """Keep a snapshot of the log up to a position."""
+        self._turns = 0
+        arrays, noted = self.mirror.to_parts()
+        folder = self._journal.panes / f"{BOUNDS}_{safe_name(self._stream.lower())}"
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{step:012d}.npz"
+        temporary = path.with_suffix(".tmp")
+        with open(temporary, "wb") as file:
+            np.savez(file, allow_pickle=False, kept=np.array(json.dumps(noted)), **arrays)
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+        self._doomed += [self._journal.root / f.path for f in self._files]
+        self._files.clear()
+        self._files.append(LogFile(str(path.relative_to(self._journal.root)), end, AFTER_ALL, AFTER_ALL))

@@ -1,0 +1,282 @@
+"""The log of a hub, carried out: keys, agents, bounds and response curves as they are at a time.
+
+A function of the log up to a position and of the hub's time there, nothing else: whoever reads on from a
+mirror that was kept comes to the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from slackwater.edge.shadows import POINTS
+from slackwater.edge.widths import Bools, Floats, Ints
+from slackwater.runtime.bounds.belief import Belief
+from slackwater.runtime.bounds.events import Entry, Event, Queue
+
+
+@dataclass
+class AgentSeen:
+    """An agent as the log shows it."""
+
+    place: int
+    incarnation: str = ""
+    lost: int = 0
+    """Since when; 0: it is there."""
+
+
+class Mirror:
+    """All that is known of one stream whose values agents send."""
+
+    def __init__(self, columns: int, tolerance: int, *, padded: bool = False) -> None:
+        self.columns = columns
+        self._tolerance = tolerance
+        self._hold = 0 if padded else tolerance
+        self._begin()
+
+    def _begin(self) -> None:
+        self.belief = Belief(self.columns)
+        self.queue = Queue(self._tolerance, self._hold)
+        self._declared: dict[str, Any] = {}
+        self.owner: Ints = np.empty(0, np.int64)
+        """By key: the agent that has it, by place."""
+        self.names: list[list[Any]] = []
+        """The keys, by the hub's numbers."""
+        self.agents: dict[str, AgentSeen] = {}
+        self.updates: Floats = np.empty(0)
+        """By key: rows since they were last asked for."""
+        self.heard: Ints = np.empty(0, np.int64)
+        """By key: the time of its last row."""
+        self.lowest: Ints = np.empty(0, np.int64)
+        self.seconds: Floats = np.empty(0)
+        self.rates: Floats = np.empty((0, POINTS))
+        self.away: Bools = np.empty(0, bool)
+        """By key: whether its agent is lost, and has not caught up since."""
+        self.told: Ints = np.empty(0, np.int64)
+        """By key: the position of its newest row."""
+        self.taken: Ints = np.empty(0, np.int64)
+        """By key: since which position another process has it, which knew nothing of its bounds."""
+        self.acked: Ints = np.empty(0, np.int64)
+        """By object: the position of the last word of its agent that it uses a grant."""
+        self._early: dict[int, int] = {}
+        """Words on grants whose own start is still to come, and their positions."""
+        self._granted_to = 0
+        """The position of the newest grant that is believed."""
+        self._by_grant: Ints | None = None
+        """Objects in the order of their newest grants; None: those have changed."""
+
+    def take(self, entry: Entry) -> None:
+        """An entry of the log, in its order."""
+        kind = entry["kind"]
+        if kind == "declared":
+            declared = {"key": entry["key"], "columns": entry["columns"]}
+            if declared != self._declared:
+                # a stream of another shape is another stream: the hub numbers its keys anew
+                self._begin()
+                self._declared = declared
+        elif kind == "keys":
+            self._announce(entry)
+        elif kind == "joined":
+            self._agent(entry["agent"])
+        self.queue.take(entry)
+
+    def _agent(self, name: str) -> AgentSeen:
+        return self.agents.setdefault(name, AgentSeen(len(self.agents)))
+
+    def _announce(self, entry: Entry) -> None:
+        self._agent(entry["agent"])
+        for name, number in zip(entry["keys"], entry["numbers"], strict=True):
+            if number == len(self.names):
+                self.names.append(name)
+        self._grow(len(self.names))
+
+    def _grow(self, size: int) -> None:
+        more = size - self.belief.size
+        if more <= 0:
+            return
+        self.belief.grow(size)
+        self.owner = np.concatenate([self.owner, np.full(more, -1)])
+        self.updates = np.concatenate([self.updates, np.zeros(more)])
+        for name in ("heard", "told", "taken"):
+            setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more, np.int64)]))
+        self.away = np.concatenate([self.away, np.zeros(more, bool)])
+        objects = more * self.columns
+        self.acked = np.concatenate([self.acked, np.zeros(objects, np.int64)])
+        self._by_grant = None
+        self.lowest = np.concatenate([self.lowest, np.zeros(objects, np.int64)])
+        self.seconds = np.concatenate([self.seconds, np.zeros(objects)])
+        self.rates = np.concatenate([self.rates, np.zeros((objects, POINTS))])
+
+    def advance(self, time: int) -> Iterator[tuple[int, Ints]]:
+        """Carry out what is complete at a time of the hub; at each time of a change the objects it changes.
+
+        Bounds that change by themselves have their times too: there, all objects may have.
+        """
+        now = self.queue.released
+        for at, events in self.queue.release(time):
+            yield from self._meanwhile(now, at)
+            # what shrinks at this very time does so in the same transaction
+            alone = self.belief.changes_after(at - 1) == at
+            touched = [self._carry_out(event) for event in events]
+            now = at
+            yield at, self._every() if alone else np.unique(np.concatenate(touched))
+        yield from self._meanwhile(now, self.queue.released + 1)
+
+    def _every(self) -> Ints:
+        return np.arange(self.belief.size * self.columns)
+
+    def _meanwhile(self, after: int, before: int) -> Iterator[tuple[int, Ints]]:
+        steps = 0
+        at = self.belief.changes_after(after) if after > 0 else None
+        while at is not None and at < before and steps < AT_MOST:
+            yield at, self._every()
+            steps += 1
+            at = self.belief.changes_after(at)
+
+    def _carry_out(self, event: Event) -> Ints:
+        what = event.what
+        position = event.order[0]
+        if event.kind == "row":
+            return self._row(event.at, position, what)
+        if event.kind == "grants":
+            return self._granted(what)
+        if event.kind == "narrowed":
+            return self._narrowed(what["grant"], position)
+        agent = self._agent(what["agent"])
+        if event.kind == "keys":
+            numbers = np.array(what["numbers"], np.int64)
+            keys = numbers[self.owner[numbers] != agent.place]
+            others = keys[self.owner[keys] >= 0]
+            self.owner[keys] = agent.place
+            self._handed(others, event.at, position)
+        else:
+            keys = np.flatnonzero(self.owner == agent.place)
+        if event.kind == "lost":
+            agent.lost = event.at
+            self._doubt(keys, event.at)
+        elif event.kind == "joined":
+            if agent.incarnation and agent.incarnation != what["incarnation"]:
+                # it has forgotten its bounds
+                self._handed(keys, event.at, position)
+                agent.lost = 0
+            agent.incarnation = what["incarnation"]
+        elif event.kind == "caught_up":
+            # the same process with the same bounds, and all that waited has been sent
+            agent.lost = 0
+        self.away[keys] = agent.lost > 0
+        self._vouch(keys)
+        return self.belief.objects(keys).ravel()
+
+    def _doubt(self, keys: Ints, at: int) -> None:
+        sure = keys[self.belief.unsure[keys] == 0]
+        self.belief.unsure[sure] = at
+
+    def _handed(self, keys: Ints, at: int, position: int) -> None:
+        """Another process has keys: it vouches for each that it has told, and whose grants it uses."""
+        self.taken[keys] = position
+        self._doubt(keys, at)
+
+    def _vouch(self, keys: Ints) -> None:
+        """Trust the bounds of those keys whose agent is there and knows them."""
+        objects = self.belief.objects(keys)
+        granted = np.isfinite(self.belief.asked_width[objects])
+        used = (self.acked[objects] >= self.taken[keys][:, None]) | ~granted
+        known = ~self.away[keys] & (self.told[keys] >= self.taken[keys]) & used.all(axis=1)
+        self.belief.unsure[keys[known]] = 0
+
+    def unsaid(self) -> Bools:
+        """By object: whether the process that has it now is still to say that it uses its grant."""
+        granted = np.isfinite(self.belief.asked_width)
+        return granted & (self.acked < np.repeat(self.taken, self.columns))
+
+    def _row(self, at: int, position: int, what: Mapping[str, Any]) -> Ints:
+        key, rides = what["key"], what["rides"] or {}
+        if position < self.told[key]:
+            # what another process has told since counts, even if its clock is behind
+            return np.empty(0, np.int64)
+        values = _floats(what["values"])
+        centre = _floats(rides["c"]) if "c" in rides else values
+        slope = _floats(rides["s"]) if "s" in rides else np.zeros(self.columns)
+        objects = self.belief.row(key, values, centre, slope, at)
+        self.told[key] = position
+        if self.belief.unsure[key]:
+            self._vouch(np.array([key]))
+        self.updates[key] += 1
+        self.heard[key] = max(int(self.heard[key]), at)
+        for place, curve in zip(objects.tolist(), rides.get("r", ()), strict=False):
+            self.lowest[place], self.seconds[place], self.rates[place] = curve[0], curve[1], curve[2:]
+        return objects
+
+    def _granted(self, what: Mapping[str, Any]) -> Ints:
+        key, column = np.array(what["key"], np.int64), np.array(what["column"], np.int64)
+        objects = key * self.columns + column
+        position = np.array(what["position"], np.int64)
+        law = {name: np.array(what[name], np.float64) for name in ("shrink",)}
+        law["width"] = np.array([np.inf if w is None else w for w in what["width"]], np.float64)
+        times = {name: np.array(what[name], np.int64) for name in ("start", "period")}
+        self.belief.granted(objects, {**law, **times}, position)
+        self._by_grant = None
+        self._granted_to = max(self._granted_to, int(position.max(initial=0)))
+        for grant in sorted(self._early):
+            if grant <= self._granted_to:
+                self._narrowed(grant, self._early.pop(grant))
+        return objects
+
+    def _narrowed(self, grant: int, position: int) -> Ints:
+        if grant > self._granted_to:
+            # its agent's clock is before the hub's: it comes before the grant's own start
+            self._early[grant] = position
+            return np.empty(0, np.int64)
+        if self._by_grant is None:
+            self._by_grant = np.argsort(self.belief.newest, kind="stable")
+        place = int(np.searchsorted(self.belief.newest, grant, sorter=self._by_grant))
+        if place == len(self._by_grant) or self.belief.newest[self._by_grant[place]] != grant:
+            # a newer one has replaced it
+            return np.empty(0, np.int64)
+        objects = self._by_grant[place : place + 1]
+        self.acked[objects] = np.maximum(self.acked[objects], position)
+        self.belief.narrowed(objects, np.array([grant]))
+        keys = objects // self.columns
+        if self.belief.unsure[keys].any():
+            self._vouch(keys)
+        return self.belief.objects(keys).ravel()
+
+    def to_parts(self) -> tuple[dict[str, npt.NDArray[np.generic]], dict[str, Any]]:
+        """All of it as arrays and JSON, to be kept."""
+        arrays = {f"belief.{n}": a for n, a in self.belief.to_arrays().items()}
+        arrays |= {name: getattr(self, name) for name in _ARRAYS}
+        kept = {
+            "names": self.names,
+            "agents": {n: [a.place, a.incarnation, a.lost] for n, a in self.agents.items()},
+            "declared": self._declared,
+            "queue": self.queue.to_json(),
+            "early": sorted(self._early.items()),
+            "granted_to": self._granted_to,
+        }
+        return arrays, kept
+
+    def load(self, arrays: Mapping[str, npt.NDArray[np.generic]], kept: Mapping[str, Any]) -> None:
+        prefix = "belief."
+        self.belief.load({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
+        for name in _ARRAYS:
+            setattr(self, name, np.array(arrays[name]))
+        self.names = [list(name) for name in kept["names"]]
+        self.agents = {n: AgentSeen(*seen) for n, seen in kept["agents"].items()}
+        self._declared = dict(kept["declared"])
+        self.queue.load(dict(kept["queue"]))
+        self._early = {int(g): int(position) for g, position in kept["early"]}
+        self._granted_to = int(kept["granted_to"])
+        self._by_grant = None
+
+
+_ARRAYS = ("owner", "away", "told", "taken", "acked", "updates", "heard", "lowest", "seconds", "rates")
+AT_MOST = 3600
+"""Times between two events at which bounds that change by themselves are looked at."""
+
+
+def _floats(values: list[float | None]) -> Floats:
+    return np.array([np.nan if v is None else v for v in values], np.float64)

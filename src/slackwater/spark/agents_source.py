@@ -1,0 +1,185 @@
+"""A stream whose rows agents send: the hub's log, batch by batch, each up to a position and a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.edge.coordinator_link import CoordinatorLink
+from slackwater.edge.messages import Declared
+from slackwater.errors import SourceError
+from slackwater.language.statements import CreateStream
+from slackwater.plan.adjusting import adjusting
+from slackwater.plan.bounded import value_columns
+from slackwater.spark.source import Offsets
+
+KEY_TYPES = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int64(), "DOUBLE": pa.float64()}
+NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
+PLACES = 1 << 20
+"""More rows than a batch of an agent has: what tells them apart in ``__seq``."""
+
+Entry = dict[str, Any]
+
+
+class AgentsSource:
+    """The hub's log as a stream: Spark counts and checkpoints batches, the hub says up to where they go."""
+
+    as_fast_as_it_goes = False
+    cheap_to_read = False
+    tells_time = False
+    knows_size = True
+    identifies_rows = True
+    skips = False
+
+    def __init__(self, session: SparkSession, stream: CreateStream, link: CoordinatorLink) -> None:
+        self._session = session
+        self._stream = stream
+        self.link = link
+        self.columns = value_columns(stream)
+        self.key_types = [KEY_TYPES[_type(stream, name)] for name in stream.key]
+        self.names: list[list[Any]] = []
+        """Keys by the hub's numbers."""
+        welcome = link.connect()
+        self.granted_from = welcome.position
+        """What was in the log when this coordinator came: it grants nothing before it has read that."""
+        self._begin = welcome.begin
+        self._read: tuple[int, int, list[Entry]] = (0, 0, [])
+
+    def streaming(self) -> DataFrame:
+        return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+
+    def offsets(self, batch: int, before: Offsets | None) -> Offsets:
+        first = int(str(before["end"])) if before is not None else self._begin
+        end = self.link.end()
+        return {"first": first, "end": max(end.position, first), "time": end.time}
+
+    def entries(self, first: int, end: int) -> list[Entry]:
+        """The entries of the log between two positions."""
+        if self._read[:2] != (first, end):
+            found: list[Entry] = []
+            place = first
+            while place < end:
+                part, place = self.link.read(place, end)
+                found += part
+            self._read = (first, end, found)
+        return self._read[2]
+
+    def know(self, names: list[list[Any]]) -> None:
+        """Take the names of keys that a run which goes on had read before."""
+        self.names = names
+
+    def frame(
+        self,
+        session: SparkSession,
+        batch: DataFrame,
+        offsets: Offsets,
+        before: Offsets | None = None,
+        blocks: Sequence[int] = (),
+        times: Sequence[tuple[int, int]] | None = None,
+    ) -> DataFrame | None:
+        table = self._table(self.entries(int(str(offsets["first"])), int(str(offsets["end"]))))
+        if not table.num_rows:
+            return None
+        stream = self._stream
+        cast = [
+            f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`"
+            for c in stream.columns
+            if c.name in table.column_names
+        ]
+        cast += [f"timestamp_micros(__t) AS `{stream.time}`"]
+        return session.createDataFrame(table).selectExpr(*cast, "__t", "__part", "__seq")
+
+    def _table(self, entries: list[Entry]) -> pa.Table:
+        rows: list[tuple[int, int, int, list[float | None]]] = []
+        for entry in entries:
+            if entry["kind"] == "keys":
+                for name, number in zip(entry["keys"], entry["numbers"], strict=True):
+                    if number == len(self.names):
+                        self.names.append(name)
+            if entry["kind"] == "batch":
+                told = zip(entry["key"], entry["at"], entry["values"], strict=True)
+                rows += [(k, at, entry["position"] * PLACES + i, v) for i, (k, at, v) in enumerate(told)]
+        columns: dict[str, pa.Array] = {}
+        for place, (name, type_) in enumerate(zip(self._stream.key, self.key_types, strict=True)):
+            columns[name] = pa.array([self.names[r[0]][place] for r in rows], type_)
+        for place, name in enumerate(self.columns):
+            columns[name] = pa.array([r[3][place] for r in rows], pa.float64())
+        columns["__t"] = pa.array([r[1] for r in rows], pa.int64())
+        columns["__part"] = pa.array(["agents"] * len(rows), pa.string())
+        columns["__seq"] = pa.array([r[2] for r in rows], pa.int64())
+        return pa.table(columns)
+
+    def blocks(self, offsets: Offsets, before: Offsets | None) -> list[list[tuple[int, int]]]:
+        return []
+
+    def size(self, offsets: Offsets, before: Offsets | None) -> int | None:
+        entries = self.entries(int(str(offsets["first"])), int(str(offsets["end"])))
+        return sum(len(e["key"]) for e in entries if e["kind"] == "batch")
+
+    def ended(self, offsets: Offsets) -> bool:
+        return False
+
+    def progress(self, offsets: Offsets) -> float | None:
+        return None
+
+    def lag(self, offsets: Offsets) -> float | None:
+        return None
+
+    def release(self, offsets: Offsets) -> None:
+        """The coordinator says what may be forgotten: it goes on from what it has kept."""
+
+
+def _type(stream: CreateStream, name: str) -> str:
+    column = next(c for c in stream.columns if c.name.lower() == name.lower())
+    kind = column.type.upper()
+    if kind not in KEY_TYPES:
+        raise SourceError(
+            f"stream {stream.name}: key {column.name} is {column.type}, and keys that agents send are "
+            f"{', '.join(KEY_TYPES)}"
+        )
+    return kind
+
+
+def check_agents(stream: CreateStream) -> None:
+    """Raise where a stream cannot be one that agents send."""
+    adjusting(stream)
+    if not stream.key:
+        raise SourceError(f"stream {stream.name}: USING agents needs KEY: whose value an agent sends")
+    for name in stream.key:
+        _type(stream, name)
+    if stream.time_expression is not None:
+        raise SourceError(
+            f"stream {stream.name}: the time of a row is when its agent had it; "
+            "declare a TIMESTAMP column and say TIMESTAMP BY it"
+        )
+    types = {c.name: c.type.upper() for c in stream.columns}
+    wrong = [n for n in value_columns(stream) if types[n] not in NUMBERS]
+    if wrong:
+        raise SourceError(
+            f"stream {stream.name}: {wrong[0]} is {types[wrong[0]]}, and agents send numbers; "
+            "make it a KEY, or look it up in a table"
+        )
+    if not value_columns(stream):
+        raise SourceError(f"stream {stream.name}: agents send values, and there is no column for one")
+    if stream.payload is not None:
+        raise SourceError(f"stream {stream.name}: agents send columns; leave FORMAT out")
+
+
+def open_agents(session: SparkSession, stream: CreateStream) -> AgentsSource:
+    """Connect to the hub of a stream."""
+    check_agents(stream)
+    options = {name.lower(): value for name, value in stream.options}
+    token = ""
+    if "token_file" in options:
+        try:
+            token = Path(options["token_file"]).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise SourceError(f"stream {stream.name}: token_file: {error}") from None
+    declared = Declared(stream.key, value_columns(stream))
+    ca = Path(options["ca"]) if "ca" in options else None
+    link = CoordinatorLink(options["hub"], stream.name, declared, token=token, ca=ca)
+    return AgentsSource(session, stream, link)

@@ -1,0 +1,319 @@
+"""Queries under PRECISION through SQL and Spark: real agents, a real hub, batches handed on one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge_clients import SECOND, TestClock
+from slackwater.edge.agent import Agent
+from slackwater.edge.hub_thread import HubThread
+from slackwater.errors import SlackwaterError
+from slackwater.runtime.answers import Answer
+from slackwater.runtime.session import Session
+from slackwater.runtime.testing import ListSink
+from waiting import wait_for
+
+LOAD = """CREATE STREAM load (ts TIMESTAMP, host STRING, rx DOUBLE, tx DOUBLE)
+  USING agents OPTIONS (hub '{hub}'{more}) KEY host TIMESTAMP BY ts TOLERANCE 1 SECOND{rate};"""
+
+
+class Lab:
+    """Agents, a hub and a session on one clock that goes on only when told to."""
+
+    def __init__(self, spark: Any, folder: Path, sql: str, more: str = "", rate: str = "") -> None:
+        self.clock = TestClock()
+        self.spark = spark
+        self.folder = folder
+        self.hub = HubThread(folder / "hub", clock=self.clock)
+        self.hub.__enter__()
+        self.agents: dict[str, Agent] = {}
+        self.values: dict[str, tuple[float, float]] = {}
+        self.truth: list[tuple[int, dict[str, tuple[float, float]]]] = []
+        self.answers: list[Answer] = []
+        self.sql = LOAD.format(hub=self.hub.url, more=more, rate=rate) + sql
+        self.session = self._started()
+
+    def _started(self) -> Session:
+        session = Session(self.spark, state=self.folder / "state")
+        session.sql(self.sql)
+        session.start(ListSink(self.answers), manual=True)
+        self.number = session.engine.state.streams["load"].batch + 1
+        return session
+
+    def agent(self, name: str) -> Agent:
+        if name not in self.agents:
+            self.agents[name] = Agent("load", hub=self.hub.url, name=name, clock=self.clock).start()
+            wait_for(lambda: self.agents[name].connected)
+        return self.agents[name]
+
+    def say(self, host: str, rx: float, tx: float) -> None:
+        """A value, at the agent of its host."""
+        self.values[host] = (rx, tx)
+        self.agent(host).update(host, {"rx": rx, "tx": tx})
+        self.truth.append((self.clock(), dict(self.values)))
+
+    def batch(self, micros: int = 2 * SECOND) -> list[Answer]:
+        """Let time pass and everything be sent, then hand one batch to the engine; its answers."""
+        for agent in self.agents.values():
+            agent.review()
+            assert agent.flush(20)
+        self.clock.advance(micros)
+        for agent in self.agents.values():
+            agent.review()
+            assert agent.flush(20)
+        before = len(self.answers)
+        engine = self.session.engine
+        engine.batch("load", engine.executor.session.range(1), self.number)
+        self.number += 1
+        return self.answers[before:]
+
+    def settle(self, batches: int = 4) -> None:
+        """Let grants go down and first values come up."""
+        for _ in range(batches):
+            self.batch()
+
+    def restart(self) -> None:
+        """Another driver with the same state."""
+        self.session.stop()
+        self.session = self._started()
+
+    def lose(self, host: str) -> None:
+        """An agent that stops."""
+        self.agents.pop(host).stop()
+        wait_for(lambda: self._link_status()["agents"] == len(self.agents))
+
+    def _link_status(self) -> dict[str, Any]:
+        source: Any = self.session.engine.sources["load"]
+        return source.link.status()
+
+    def close(self) -> None:
+        for agent in self.agents.values():
+            agent.stop()
+        self.session.stop()
+        self.hub.__exit__(None, None, None)
+
+    def widths(self, hosts: int) -> list[float]:
+        mirror = self.session.engine.bounds["load"].mirror
+        return mirror.belief.widths(slice(None), self.clock()).tolist()[: 2 * hosts]
+
+
+@pytest.fixture
+def lab(spark: Any, tmp_path: Path) -> Iterator[Any]:
+    made: list[Lab] = []
+
+    def make(sql: str, **options: str) -> Lab:
+        made.append(Lab(spark, tmp_path, sql, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def held(lab: Lab, answer: Answer, truth: Any) -> bool:
+    """Whether an answer holds of what was true at its time."""
+    at = int(answer.at.timestamp() * 1e6 + 0.5)
+    moment = [values for time, values in lab.truth if time <= at][-1]
+    return answer.low <= truth(moment) <= answer.high
+
+
+def test_intervals_hold_and_are_as_narrow_as_asked(lab: Any) -> None:
+    one = lab("""CREATE QUERY all AS SELECT SUM(rx - 0.5 * tx) AS net, COUNT(*) AS hosts, MAX(rx) AS top
+                 FROM LATEST(load) WITH PRECISION 4;
+                 CREATE QUERY mean AS SELECT AVG(rx) AS mean FROM LATEST(load) WITH PRECISION 1;""")
+    for n in range(4):
+        one.say(f"h{n}", 10.0 + n, 4.0)
+    one.settle()
+    for step in range(40):
+        one.say(f"h{step % 4}", 10 + step % 4 + 0.3 * step * (-1) ** step, 4 + 0.1 * step)
+        one.batch(SECOND)
+    one.batch(2 * SECOND)
+    whole = [a for a in one.answers if a.rows == 4]
+    truths = {
+        "net": lambda v: sum(rx - 0.5 * tx for rx, tx in v.values()),
+        "hosts": lambda v: len(v),
+        "top": lambda v: max(rx for rx, _ in v.values()),
+        "mean": lambda v: sum(rx for rx, _ in v.values()) / len(v),
+    }
+    assert {a.column for a in whole} == set(truths)
+    for answer in whole:
+        assert held(one, answer, truths[answer.column]), answer
+        width = {"net": 4, "top": 4, "hosts": 0, "mean": 1}[answer.column]
+        assert answer.how == "bounded"
+        assert answer.met
+        assert answer.high - answer.low <= width
+    # the filters do filter: not every row was sent
+    assert one.session.engine.bounds["load"].mirror.queue.rows < len(one.truth)
+
+
+def test_one_query_for_each_path_over_routers(lab: Any, spark: Any, tmp_path: Path) -> None:
+    paths = [(1, "h0"), (1, "h1"), (2, "h1"), (2, "h2"), (2, "h3")]
+    spark.createDataFrame(paths, "path INT, host STRING").coalesce(1).write.parquet(str(tmp_path / "paths"))
+    one = lab(f"""CREATE TABLE paths (path INT, host STRING) USING parquet OPTIONS (path '{tmp_path}/paths');
+                  CREATE QUERY latency AS SELECT path, SUM(rx) AS latency FROM LATEST(load) JOIN paths USING (host)
+                  GROUP BY path WITH PRECISION 6;""")
+    for n in range(5):
+        one.say(f"h{n}", float(n), 0.0)
+    one.settle()
+    for step in range(20):
+        one.say(f"h{step % 5}", step % 5 + step * 0.4, 0.0)
+        one.batch(SECOND)
+    one.batch(2 * SECOND)
+    last = {a.group["path"]: a for a in one.answers}
+    now = one.truth[-1][1]
+    for path in (1, 2):
+        truth = sum(now[host][0] for p, host in paths if p == path)
+        assert last[path].low <= truth <= last[path].high
+        assert last[path].high - last[path].low <= 6
+        assert last[path].met
+    # h4 is on no path, and nobody reads tx: nothing of them is sent
+    widths = one.widths(5)
+    assert widths[8] == widths[9] == widths[1] == float("inf")
+    assert widths[0] + widths[2] <= 6
+    assert widths[2] + widths[4] + widths[6] <= 6
+
+
+def test_explain_shows_widths_and_messages(lab: Any) -> None:
+    one = lab("CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;")
+    for n in range(4):
+        one.say(f"h{n}", float(n), 0.0)
+    one.settle()
+    (text,) = one.session.sql("EXPLAIN QUERY total")
+    assert "agents of load: 4 of 4 there, 4 keys" in text
+    assert "0 of 4 rows late" in text
+    assert "total.total: widths 2 to 2, half of them up to 2, 8 of 8 used" in text
+    assert text.splitlines()[-2:] == one.session.explain().splitlines()[-2:]
+
+
+def test_a_tighter_precision_narrows_and_a_looser_one_grows(lab: Any) -> None:
+    one = lab("CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;")
+    for n in range(4):
+        one.say(f"h{n}", float(n), 0.0)
+    one.settle()
+    assert sum(one.widths(4)[::2]) == pytest.approx(8)
+    one.session.sql("ALTER QUERY total WITH PRECISION 2 IMMEDIATE")
+    one.settle(3)
+    assert sum(one.widths(4)[::2]) <= 2
+    one.say("h0", 9.0, 0.0)
+    answers = one.batch() + one.batch()
+    assert answers[-1].met
+    assert answers[-1].high - answers[-1].low <= 2
+    one.session.sql("ALTER QUERY total WITH PRECISION 100")
+    one.say("h0", 50.0, 0.0)
+    answers = one.batch() + one.batch()
+    assert answers[-1].met
+    one.session.sql(
+        "DROP QUERY total; CREATE QUERY least AS SELECT MIN(rx) AS least FROM LATEST(load) WITH PRECISION 3"
+    )
+    one.settle(3)
+    assert one.widths(4)[::2] == pytest.approx([3.0] * 4)
+
+
+def test_an_exact_query_beside_it_has_every_row_sent(lab: Any) -> None:
+    one = lab("""CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;
+                 CREATE QUERY each AS SELECT host, rx FROM LATEST(load) WITH EXACT;""")
+    for n in range(2):
+        one.say(f"h{n}", float(n), 0.0)
+    one.settle()
+    assert one.widths(2) == [0.0] * 4
+    before = one.session.engine.bounds["load"].mirror.queue.rows
+    for step in range(5):
+        one.say("h0", 0.1 * step + 1, 0.0)
+    one.batch()
+    assert one.session.engine.bounds["load"].mirror.queue.rows == before + 5
+
+
+def test_an_agent_that_is_lost_is_not_vouched_for(lab: Any) -> None:
+    one = lab("CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;")
+    for n in range(2):
+        one.say(f"h{n}", float(n), 0.0)
+    one.settle()
+    one.lose("h1")
+    answers = one.batch() + one.batch()
+    assert [(a.value, a.low, a.high, a.met) for a in answers][-1] == (None, None, None, False)
+    one.say("h1", 7.0, 0.0)
+    one.settle(3)
+    last = one.answers[-1]
+    assert last.met
+    assert last.low <= 7.0 <= last.high
+
+
+def test_a_driver_that_starts_again_goes_on(lab: Any) -> None:
+    query = "CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;"
+    one = lab(query, more=", allocation 'uniform'")
+    for n in range(3):
+        one.say(f"h{n}", float(n), 0.0)
+    one.settle()
+    widths, before = one.widths(3), list(one.answers)
+    one.restart()
+    one.say("h0", 50.0, 0.0)
+    after = one.batch() + one.batch()
+    assert one.widths(3) == widths
+    assert [a for a in after if a in before] == []
+    assert after[-1].met
+    assert after[-1].low <= 53.0 <= after[-1].high
+    # the one that was there before may grant nothing any more
+    assert one.session.engine.bounds["load"]._source.link.generation == 2
+
+
+def test_with_a_largest_rate_answers_speak_of_now(lab: Any) -> None:
+    one = lab(
+        "CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;",
+        rate=" MAX RATE 0.5 PER SECOND",
+    )
+    for n in range(2):
+        one.say(f"h{n}", float(n), 0.0)
+    one.settle()
+    # each bound is padded by twice the rate times the tolerance: that much less is granted
+    assert sum(one.widths(2)[::2]) <= 8 - 2 * 2 * 0.5
+    one.say("h0", 9.0, 0.0)
+    said = one.clock()
+    answer = one.batch(0)[-1]
+    assert int(answer.at.timestamp() * 1e6 + 0.5) == said
+    assert answer.met
+    assert answer.low <= 10.0 <= answer.high
+    assert answer.high - answer.low <= 8
+    one.lose("h1")
+    one.batch()
+    wider = one.batch(10 * SECOND) + one.batch()
+    assert wider == [] or all(a.low is not None for a in wider)
+
+
+WRONG = {
+    "no hub": ("USING agents KEY host", ["option hub is missing", "ws://"]),
+    "option": (
+        "USING agents OPTIONS (hub 'ws://x:1', alocation 'curves') KEY host",
+        ["no option alocation", "allocation"],
+    ),
+    "allocation": (
+        "USING agents OPTIONS (hub 'ws://x:1', allocation 'best') KEY host",
+        ["curves, burden, uniform", "'best'"],
+    ),
+    "shrink": (
+        "USING agents OPTIONS (hub 'ws://x:1', shrink '200%') KEY host",
+        ["a share such as 5%", "'200%'"],
+    ),
+    "period": ("USING agents OPTIONS (hub 'ws://x:1', period 'often') KEY host", ["period", "often"]),
+    "no key": ("USING agents OPTIONS (hub 'ws://x:1')", ["KEY"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_is_said(spark: Any, case: str) -> None:
+    using, expected = WRONG[case]
+    session = Session(spark)
+    sql = f"CREATE STREAM load (ts TIMESTAMP, host STRING, rx DOUBLE) {using} TIMESTAMP BY ts;"
+    query = "CREATE QUERY q AS SELECT SUM(rx) AS s FROM LATEST(load) WITH PRECISION 1;"
+
+    def declared() -> None:
+        session.sql(sql + query)
+        session.check()
+
+    with pytest.raises(SlackwaterError) as raised:
+        declared()
+    for text in expected:
+        assert text in str(raised.value)
