@@ -38,7 +38,12 @@ class Allocation:
 
 
 def allocate(
-    constraints: Constraints, curves: Curves, costs: Floats, last: Floats | None = None
+    constraints: Constraints,
+    curves: Curves,
+    costs: Floats,
+    last: Floats | None = None,
+    *,
+    program_at_most: int = PROGRAM_AT_MOST,
 ) -> Allocation:
     """The widths that cost least.
 
@@ -56,7 +61,7 @@ def allocate(
         _greedily(constraints, segments, lone, widths, prices)
     several = np.flatnonzero(constraints.shared & ~lone)
     if len(several):
-        if segments.useful[several].sum() <= PROGRAM_AT_MOST:
+        if segments.useful[several].sum() <= program_at_most:
             _programmed(constraints, segments, several, widths, prices)
         else:
             fitted = fitted_prices(constraints, segments.lengths, segments.slopes, last)

@@ -16,7 +16,10 @@ from slackwater.planners.precision_constraints import Bools, Constraints, Floats
 from slackwater.planners.precision_curves import Curves
 
 HORIZON_PERIODS = 30.0
-"""Periods for which a change is taken to last: what it saves in that time must pay for it."""
+"""Periods for which a change is taken to last at least: what it saves in that time must pay for it."""
+HORIZON_UPDATES = 4.0
+"""How many updates an object sends on average while a change lasts, if that takes longer: until about so many
+have come, nothing is known that could call for another change."""
 ROUNDS = 4
 PART = 0.5
 """A bound is not grown by less than this part of what it is to grow by."""
@@ -32,23 +35,52 @@ class Changes:
     widths: Floats
 
 
+def horizons(constraints: Constraints, curves: Curves, widths: Floats, period: float) -> Floats:
+    """By object: for how many seconds a change is taken to last.
+
+    The same for all that hang together, since one gives what another takes: some periods, or where objects
+    send so seldom that nothing can be learnt of them in that time, as long as some updates take.
+
+    >>> from slackwater.planners.precision_constraints import constrained, total
+    >>> two = constrained([total([0, 1], 4)], 3)
+    >>> curves = Curves(np.array([[0.0, 2.0]] * 3), np.array([[0.2, 0.004]] * 3))
+    >>> horizons(two, curves, np.array([2.0, 2.0, np.inf]), 10.0).round(6).tolist()
+    [1000.0, 1000.0, 300.0]
+    """
+    component, shared = constraints.components, constraints.shared
+    rates = np.where(shared, curves.at(np.where(shared, widths, 0.0)), 0.0)
+    together = np.bincount(component.of_object, rates, minlength=component.count)
+    number = np.bincount(component.of_object, shared, minlength=component.count)
+    least = HORIZON_PERIODS * period
+    seldom = np.divide(
+        HORIZON_UPDATES * number, together, out=np.full(len(number), least), where=together > TINY
+    )
+    found: Floats = np.clip(seldom, least, LONGEST_PERIODS * period)[component.of_object]
+    return found
+
+
+LONGEST_PERIODS = 3000.0
+"""However seldom objects send: the world changes too."""
+
+
 def worthwhile(
     constraints: Constraints,
     curves: Curves,
     costs: Floats,
     widths: Floats,
     allocation: Allocation,
-    horizon: float,
+    horizon: float | Floats,
 ) -> Changes:
     """The changes from widths towards an allocation that pay for their messages within ``horizon`` seconds.
 
     Guarantee: the new widths are feasible if the old ones are, and so is every state on the way as long as
-    narrowing comes first. Costs are those of a message of each object.
+    narrowing comes first. Costs are those of a message of each object. Objects in no row stay as they are.
     """
-    target = allocation.widths
+    movable = constraints.shared & np.isfinite(widths)
+    given, widths = widths, np.where(movable, widths, 0.0)
+    target = np.where(movable, allocation.widths, 0.0)
     now, then = curves.at(widths) * costs, curves.at(target) * costs
     saved = (now - then) * horizon
-    movable = constraints.shared & np.isfinite(widths)
     growing = movable & (target > widths * (1 + MARGIN)) & (saved > costs)
     # a donor costs a grant, an acknowledgement, and what it will send more
     spent = 2 * costs - saved
@@ -70,7 +102,8 @@ def worthwhile(
     after = np.where(donors, target, widths)
     grown = np.flatnonzero(growing)
     grown = grown[np.argsort(-(saved - costs)[grown])]
-    return Changes(np.flatnonzero(donors), *_grown(constraints, after, grown, target))
+    grown, after = _grown(constraints, after, grown, target)
+    return Changes(np.flatnonzero(donors), grown, np.where(movable, after, given))
 
 
 MARGIN, TINY = 1e-4, 1e-300

@@ -120,6 +120,8 @@ def _refined(widths: Floats, rates: Floats, between: int) -> tuple[Floats, Float
 
 AT_A_TIME = 8192
 """Objects that are worked on together: what they need fits into the processor's cache."""
+FEW = 100
+"""Objects up to which one call is quicker than a loop over points."""
 
 
 def hulls(widths: Floats, rates: Floats) -> Curves:
@@ -148,8 +150,11 @@ def _hull(widths: Floats, rates: Floats) -> Floats:
         # means of all stretches from here, the largest of those that reach at least so far
         length = np.maximum(widths[first + 1 :] - widths[first], np.finfo(np.float64).tiny)
         means = (rates[first] - rates[first + 1 :]) / length
-        for place in range(last - 1 - first, 0, -1):
-            np.maximum(means[place - 1], means[place], out=means[place - 1])
+        if widths.shape[1] <= FEW:
+            means = np.maximum.accumulate(means[::-1], axis=0)[::-1]
+        else:
+            for place in range(last - 1 - first, 0, -1):
+                np.maximum(means[place - 1], means[place], out=means[place - 1])
         np.minimum(slopes[first:], means, out=slopes[first:])
     falls = slopes * np.diff(widths, axis=0)
     hull = np.empty_like(rates)

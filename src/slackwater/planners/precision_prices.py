@@ -81,8 +81,8 @@ def _begun(constraints: Constraints, lengths: Floats, slopes: Floats) -> Floats:
 def _taken(lengths: Floats, slopes: Floats, price: Floats) -> Floats:
     """What objects take at their prices: segments that save more, in part those that save about as much."""
     widths = np.empty(len(price))
-    with np.errstate(divide="ignore"):
-        worth = 1.0 / price
+    # who is in no query pays nothing, and has no width to take here
+    worth = np.divide(1.0, price, out=np.zeros(len(price)), where=price > 0)
     for start in range(0, len(price), AT_A_TIME):
         part = slice(start, start + AT_A_TIME)
         share = slopes[part] * worth[part, None]

@@ -8,6 +8,7 @@ says that it has narrowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,10 @@ class Belief:
         """By key: whether it has had a row."""
         self.unsure: Ints = np.empty(0, np.int64)
         """By key: since when nobody vouches for its bounds; 0: its agent does."""
+        self._periods: set[int] | None = None
+        """With which bounds shrink; None: it is to be looked for."""
+        self._climbs = False
+        """Whether bounds move."""
         self.flipped = False
         """Whether a key, or a value, has come or gone since this was last set."""
 
@@ -91,6 +96,7 @@ class Belief:
         self.flipped |= not self.known[key] or bool(came_or_went.any())
         self.value[objects], self.centre[objects], self.slope[objects] = values, centre, slope
         self.since[objects] = at
+        self._climbs |= bool(slope.any())
         self.known[key] = True
         return objects
 
@@ -113,6 +119,7 @@ class Belief:
             getattr(self, f"asked_{name}")[objects] = law[name]
         self.asked[objects] = np.where(wider, 0, position)
         self.newest[objects] = position
+        self._shrinking(objects)
 
     def narrowed(self, objects: Ints, position: Ints) -> Ints:
         """Agents use what was granted; the objects for which it was the newest grant."""
@@ -120,6 +127,7 @@ class Belief:
         for name in LAW:
             getattr(self, name)[newest] = getattr(self, f"asked_{name}")[newest]
         self.asked[newest] = 0
+        self._shrinking(newest)
         return newest
 
     def _law_at(self, objects: Ints, times: Ints) -> Floats:
@@ -155,7 +163,9 @@ class Belief:
         centre = np.where(np.isnan(centre), 0.0, centre)
         before = centre
         if lag:
-            before = moved(self.centre[objects], self.slope[objects], since, np.maximum(since, now - lag))
+            # each no earlier than it was placed
+            then: Any = np.maximum(since, now - lag)
+            before = moved(self.centre[objects], self.slope[objects], since, then)
             before = np.where(np.isnan(before), 0.0, before)
         if isinstance(objects, slice):
             objects = np.arange(self.size * self.columns)[objects]
@@ -169,11 +179,21 @@ class Belief:
         return np.minimum(centre, before) - half, np.maximum(centre, before) + half
 
     def changes_after(self, now: int) -> int | None:
-        """The next time at which a bound changes by itself: it shrinks, or moves with its trend."""
-        finite = np.isfinite(self.width) & ~np.isnan(self.centre)
-        shrinks = next_epoch(np.unique(self.period[finite & (self.shrink > 0)]).tolist(), now)
-        times = [shrinks, next_step(now) if self.slope[finite].any() else None]
+        """The next time at which a bound may change by itself: it shrinks, or moves with its trend."""
+        if self._periods is None:
+            finite = np.isfinite(self.width) & ~np.isnan(self.centre)
+            self._periods = set(np.unique(self.period[finite & (self.shrink > 0)]).tolist())
+            self._climbs = bool(self.slope[finite].any())
+        times = [next_epoch(self._periods, now), next_step(now) if self._climbs else None]
         return min((t for t in times if t is not None), default=None)
+
+    def look_anew(self) -> None:
+        """Find out again which bounds change by themselves: until then some are added, and none taken off."""
+        self._periods = None
+
+    def _shrinking(self, objects: Ints) -> None:
+        if self._periods is not None:
+            self._periods.update(np.unique(self.period[objects][self.shrink[objects] > 0]).tolist())
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         return {name: getattr(self, name) for name in (*_FILLS, "known", "unsure")}
@@ -182,3 +202,4 @@ class Belief:
         for name in (*_FILLS, "known", "unsure"):
             setattr(self, name, np.array(arrays[name]))
         self.size = len(self.known)
+        self.look_anew()

@@ -217,8 +217,10 @@ class Coordinator:
             return widths
         self._decided = ahead
         self._begins = max(now, ahead * manner.period)
-        # what will have gone by then, by the laws that are believed
-        then = mirror.belief.widths(slice(None), self._begins)
+        # what will have gone by then, by the laws that are believed; where bounds are padded, what goes at
+        # that very time still counts for a while
+        lag = 0 if manner.rate is None else manner.tolerance
+        then = mirror.belief.widths(slice(None), self._begins - lag)
         shrink = 1 - np.divide(then, widths, out=np.ones(len(then)), where=(widths > 0) & np.isfinite(widths))
         shrink = np.clip(shrink, 0.0, 1.0)
         elapsed = max((now - self._counted_from) / 1e6, 1e-3)

@@ -117,6 +117,7 @@ class Mirror:
         Bounds that change by themselves have their times too: there, all objects may have.
         """
         now = self.queue.released
+        self.belief.look_anew()
         for at, events in self.queue.release(time):
             yield from self._meanwhile(now, at)
             # what shrinks at this very time does so in the same transaction

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csc_array, csr_array
 
@@ -102,8 +103,8 @@ class _Part(NamedTuple):
     """Some rows of a sparse matrix."""
 
     data: Floats
-    indices: Ints
-    start: Ints
+    indices: npt.NDArray[np.integer[Any]]
+    start: npt.NDArray[np.integer[Any]]
 
 
 def _part(matrix: csr_array | csc_array, rows: Ints) -> _Part:
@@ -125,7 +126,7 @@ def _products(weights: _Part, low: Floats, high: Floats) -> tuple[Floats, Floats
     return np.minimum(first, second), np.maximum(first, second)
 
 
-def _extreme(first: Floats, second: Floats, starts: Ints, least: Bools) -> Floats:
+def _extreme(first: Floats, second: Floats, starts: npt.NDArray[np.integer[Any]], least: Bools) -> Floats:
     """The least or the largest of stretches of numbers, which are there twice."""
     smallest = np.minimum.reduceat(np.minimum(first, second), starts)
     return np.where(least, smallest, np.maximum.reduceat(np.maximum(first, second), starts))

@@ -1,0 +1,1033 @@
+"""A world of agents, a hub and a coordinator without sockets, Spark or real time, and what is true in it.
+
+Agents are the real ones but for their connection, the hub's registry is the real one but for its disk, and the
+driver does what `BoundsKeeper.turn` does. All times are of one simulated clock; every agent's own is a little
+off. Whatever happens at the sources is noted, so that every answer can be judged in the end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp, parse_one
+
+from slackwater.edge.agent_state import AgentState
+from slackwater.edge.batches import batch_fields
+from slackwater.edge.filters import Filters
+from slackwater.edge.registry import NOBODY, Registry
+from slackwater.edge.widths import Grants, width_at
+from slackwater.language.contracts import Precision
+from slackwater.language.dialect import SparkText
+from slackwater.language.parse import parse
+from slackwater.plan.adjusting import adjusting
+from slackwater.plan.bounded import bounded_form, value_columns
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.current import CurrentPlan, CurrentStep
+from slackwater.plan.functions import Functions
+from slackwater.runtime.bounds.coordinator import Coordinator
+from slackwater.runtime.bounds.evaluating import Evaluator
+from slackwater.runtime.bounds.mirror import Mirror
+from slackwater.runtime.bounds.queries import BoundedQuery
+from slackwater.runtime.current.matrix import Matrix
+from slackwater.runtime.current.places import Places
+
+SECOND = 1_000_000
+BEGIN = 1_700_000_000 * SECOND
+COLUMNS = ("a", "b")
+KEY_TYPES = (pa.string(), pa.string(), pa.int64())
+STREAM = """CREATE STREAM net (host STRING, rack STRING, k BIGINT, a DOUBLE, b DOUBLE, ts TIMESTAMP)
+  USING agents OPTIONS (hub 'ws://x', allocation '{allocation}', period '{period} seconds')
+  KEY (host, rack, k) TIMESTAMP BY ts TOLERANCE {tolerance} SECONDS{rate};"""
+
+Key = tuple[str, str, int]
+Row = dict[str, Any]
+NAN = math.nan
+
+
+# queries, and what is true of them
+
+
+def total(rows: list[Row], of: Callable[[Row], float | None]) -> float | None:
+    found = [v for v in map(of, rows) if v is not None]
+    return math.fsum(found) if found else None
+
+
+def mean(rows: list[Row], of: Callable[[Row], float | None]) -> float | None:
+    found = [v for v in map(of, rows) if v is not None]
+    return math.fsum(found) / len(found) if found else None
+
+
+def most(rows: list[Row], of: Callable[[Row], float | None]) -> float | None:
+    return max((v for v in map(of, rows) if v is not None), default=None)
+
+
+def least(rows: list[Row], of: Callable[[Row], float | None]) -> float | None:
+    return min((v for v in map(of, rows) if v is not None), default=None)
+
+
+def _if(value: float | None, then: Callable[[float], float]) -> float | None:
+    return None if value is None else then(value)
+
+
+def _both(first: float | None, second: float | None, then: Callable[[float, float], float]) -> float | None:
+    return None if first is None or second is None else then(first, second)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query as SQL, and as a function of rows."""
+
+    sql: str
+    truth: dict[str, Callable[[list[Row]], float | None]]
+    grouped: bool = False
+    chosen: Callable[[Row], bool] = lambda row: True
+
+
+QUERIES: dict[str, Asked] = {
+    "plain": Asked("SELECT SUM(a) AS s FROM LATEST(net)", {"s": lambda rows: total(rows, lambda r: r["a"])}),
+    "racks": Asked(
+        "SELECT rack, AVG(a) * 8 + 1 AS m FROM LATEST(net) GROUP BY rack",
+        {"m": lambda rows: _if(mean(rows, lambda r: r["a"]), lambda v: v * 8 + 1)},
+        grouped=True,
+    ),
+    "apart": Asked(
+        "SELECT SUM(a) - SUM(b) AS d, COUNT(*) AS n FROM LATEST(net)",
+        {
+            "d": lambda rows: _both(
+                total(rows, lambda r: r["a"]), total(rows, lambda r: r["b"]), lambda x, y: x - y
+            ),
+            "n": lambda rows: float(len(rows)),
+        },
+    ),
+    "weighed": Asked(
+        "SELECT SUM(k * a - 2 * b) AS w FROM LATEST(net) WHERE k <> 2",
+        {"w": lambda rows: total(rows, lambda r: _both(r["a"], r["b"], lambda a, b: r["k"] * a - 2 * b))},
+        chosen=lambda r: r["k"] != 2,
+    ),
+    "ends": Asked(
+        "SELECT rack, MAX(2 * b) AS hi, MIN(a) AS lo FROM LATEST(net) GROUP BY rack",
+        {
+            "hi": lambda rows: _if(most(rows, lambda r: r["b"]), lambda v: 2 * v),
+            "lo": lambda rows: least(rows, lambda r: r["a"]),
+        },
+        grouped=True,
+    ),
+    "turned": Asked(
+        "SELECT 3 - 2 * MIN(b) AS t, MAX(k * a) AS u FROM LATEST(net)",
+        {
+            "t": lambda rows: _if(least(rows, lambda r: r["b"]), lambda v: 3 - 2 * v),
+            "u": lambda rows: most(rows, lambda r: _if(r["a"], lambda a: r["k"] * a)),
+        },
+    ),
+    "some": Asked(
+        "SELECT MAX(b) FILTER (WHERE k > 0) AS x, AVG(a) FILTER (WHERE k > 0) AS y FROM LATEST(net)",
+        {
+            "x": lambda rows: most([r for r in rows if r["k"] > 0], lambda r: r["b"]),
+            "y": lambda rows: mean([r for r in rows if r["k"] > 0], lambda r: r["a"]),
+        },
+    ),
+    "shared": Asked(
+        "SELECT SUM(b) / COUNT(*) AS p FROM LATEST(net)",
+        {"p": lambda rows: _if(total(rows, lambda r: r["b"]), lambda v: v / len(rows))},
+    ),
+}
+
+
+# what Spark would say of keys
+
+
+def of_key(sql: str, row: Row) -> Any:
+    """The value of an expression over the columns of a key."""
+    return _value(parse_one(sql, dialect=SparkText), row)
+
+
+def _value(node: Any, row: Row) -> Any:
+    if isinstance(node, exp.Column):
+        return row[node.name]
+    if isinstance(node, exp.Literal):
+        return node.this if node.is_string else float(node.this)
+    if isinstance(node, exp.Paren | exp.Cast):
+        return _value(node.this, row)
+    if isinstance(node, exp.Neg):
+        return -_value(node.this, row)
+    left, right = _value(node.args["this"], row), _value(node.args["expression"], row)
+    how: dict[type, Callable[[Any, Any], Any]] = {
+        exp.Add: lambda x, y: x + y,
+        exp.Sub: lambda x, y: x - y,
+        exp.Mul: lambda x, y: x * y,
+        exp.Div: lambda x, y: x / y if y else None,
+        exp.GT: lambda x, y: x > y,
+        exp.LT: lambda x, y: x < y,
+        exp.NEQ: lambda x, y: x != y,
+        exp.EQ: lambda x, y: x == y,
+        exp.And: lambda x, y: x and y,
+    }
+    return how[type(node)](left, right)
+
+
+def entries(step: CurrentStep, names: Sequence[Sequence[Any]], first: int, key: Sequence[str]) -> pa.Table:
+    """What `entries_sql` gives for the keys from a number on."""
+    found = []
+    for number in range(first, len(names)):
+        row = dict(zip(key, names[number], strict=True))
+        if not all(of_key(p, row) for p in step.step.path.predicates):
+            continue
+        entry: Row = {"key": number, **{f"g{i}": of_key(k.sql, row) for i, k in enumerate(step.step.keys)}}
+        entry["n"] = 1
+        for i, call in enumerate(step.linear.calls):
+            weights = [of_key(term.weight, row) for term in call.terms]
+            counts = call.condition is None or bool(of_key(call.condition, row))
+            entry[f"n{i}"] = int(counts)
+            for j, weight in enumerate(weights):
+                if call.function in ("min", "max"):
+                    entry[f"low{i}"] = entry[f"high{i}"] = weight if counts else None
+                else:
+                    entry[f"w{i}_{j}"] = weight if counts else None
+        found.append(entry)
+    return pa.Table.from_pylist(found) if found else pa.table({})
+
+
+# the hub
+
+
+class Link:
+    """A connection: first in, first out both ways, until it is cut."""
+
+    def __init__(self, world: World, site: Site, hello: Row) -> None:
+        self.world, self.site = world, site
+        self.incarnation, self.applied, self.granted = hello["incarnation"], hello["applied"], hello["keys"]
+        self.sign = world.now
+        self.up = True
+        """Whether messages get through."""
+        self.ended = False
+        """Whether the hub knows that it is gone."""
+        self.welcomed = False
+        self._last = {"up": 0, "down": 0}
+        self._pending: set[int] = set()
+        self._covered = self._told_covered = -1
+        self._sending = False
+
+    def carry(self, way: str, message: Row, take: Callable[[Row], None]) -> None:
+        """Let a message arrive later, after those before it."""
+        world = self.world
+        at = max(world.now + world.delay(), self._last[way])
+        self._last[way] = at
+        message = json.loads(json.dumps(message))
+        world.at(at, lambda: take(message) if self.up else None)
+
+    def to_hub(self, message: Row) -> None:
+        self.carry("up", message, self._take)
+
+    def _take(self, message: Row) -> None:
+        hub = self.world.hub
+        self.sign = self.world.now
+        record = hub.registry.agents[self.site.name]
+        if message["type"] == "keys":
+            assert message["first"] == len(record.numbers)
+            numbers = hub.registry.number_keys(self.site.name, message["keys"])
+            hub.append("keys", agent=self.site.name, keys=message["keys"], numbers=numbers)
+            self.cover(message["first"], len(record.numbers))
+            return
+        if message["number"] > record.received:
+            assert message["number"] == record.received + 1
+            fields = batch_fields(message, len(COLUMNS), record.numbers)
+            position = hub.append("batch", agent=self.site.name, number=message["number"], **fields)
+            self.world.logged(self.site, self.incarnation, message, position)
+        self.carry("down", {"number": message["number"]}, self.site.received)
+
+    def cover(self, first: int, end: int) -> None:
+        """What `AgentConnection._cover` does."""
+        table = self.world.hub.registry.grants
+        numbers = np.asarray(self.world.hub.registry.agents[self.site.name].numbers)[first:end].copy()
+        had = table.objects(numbers[: max(0, self.granted - first)])
+        had = had[table.positions(had) > self.applied]
+        self.send(np.concatenate([had, table.objects(numbers[max(0, self.granted - first) :])]), end)
+
+    def send(self, objects: np.ndarray, covered: int | None = None) -> None:
+        """Grants are to be sent: the newest, whenever that is."""
+        self._pending.update(objects.tolist())
+        self._covered = self._covered if covered is None else covered
+        if not self._sending and (self._pending or self._covered > self._told_covered):
+            self._sending = True
+            self.world.at(self.world.now + self.world.dallying(), self._send)
+
+    def _send(self) -> None:
+        self._sending = False
+        if not self.up or self.ended:
+            return
+        registry = self.world.hub.registry
+        objects = np.array(sorted(self._pending), np.int64)
+        self._pending.clear()
+        objects = objects[np.argsort(registry.grants.positions(objects), kind="stable")]
+        size = self.world.per_message
+        parts = [objects[f : f + size] for f in range(0, max(1, len(objects)), size)]
+        for index, part in enumerate(parts):
+            owner, local = registry.holders(part // len(COLUMNS))
+            mine = owner == registry.agents[self.site.name].place
+            message = registry.grants.message(part[mine], local[mine])
+            last = {"keys": self._covered} if index == len(parts) - 1 else {}
+            self.carry("down", {**message, **last}, self.site.granted)
+        self._told_covered = self._covered
+
+    def lose(self) -> None:
+        """The hub notices that it is gone."""
+        if not self.ended:
+            self.ended, self.up = True, False
+            self.world.hub.append(
+                "lost", agent=self.site.name, incarnation=self.incarnation, since=self.sign, clean=False
+            )
+            if self.world.hub.links.get(self.site.name) is self:
+                del self.world.hub.links[self.site.name]
+
+
+class Hub:
+    """A log in memory, and who is connected."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.registry = Registry()
+        self.log: list[Row] = []
+        self.end = 1
+        self.links: dict[str, Link] = {}
+        self.joined: list[tuple[int, str]] = []
+        """Where incarnations have joined."""
+
+    def append(self, kind: str, *, span: int = 1, **fields: Any) -> int:
+        entry = json.loads(
+            json.dumps({"position": self.end, "kind": kind, "received": self.world.now, **fields})
+        )
+        self.registry.apply(entry)
+        self.log.append(entry)
+        self.end += span
+        return entry["position"]
+
+    def read(self, first: int, end: int) -> list[Row]:
+        return [e for e in self.log if first <= e["position"] < end]
+
+    def join(self, link: Link) -> None:
+        name = link.site.name
+        if name in self.links:
+            self.links[name].lose()
+        received, keys = self.registry.known(name, link.incarnation)
+        link.granted = min(link.granted, keys)
+        self.links[name] = link
+        position = self.append("joined", agent=name, incarnation=link.incarnation, keys=keys)
+        self.joined.append((position, link.incarnation))
+        welcome = {"received": received, "keys": keys, "log": "one", "declared": self.registry.declared}
+        welcome["declared"] = self.registry.declared.message()
+        link.carry("down", welcome, link.site.welcome)
+        link.cover(0, keys)
+
+    def grant(self, grants: Grants) -> int:
+        """What `Stream.grant` does; the position after the last of them."""
+        now = self.world.now
+        fields = {
+            "key": grants.key.tolist(),
+            "column": grants.column.tolist(),
+            "width": [None if math.isinf(w) else w for w in grants.width.tolist()],
+            "start": [max(start, now) for start in grants.start.tolist()],
+            "shrink": grants.shrink.tolist(),
+            "period": grants.period.tolist(),
+        }
+        assert (grants.width >= 0).all()
+        self.append("grants", span=len(grants), generation=1, **fields)
+        owner, _ = self.registry.holders(grants.key)
+        objects = grants.key * len(COLUMNS) + grants.column
+        for place in np.unique(owner[owner != NOBODY]).tolist():
+            link = self.links.get(self.registry.agent_names[place])
+            if link is not None:
+                link.send(objects[owner == place])
+        return self.end
+
+
+# agents
+
+
+class NotedState(AgentState):
+    """An agent's state whose rows are noted as they leave their bounds."""
+
+    def __init__(self, note: Callable[[Any], None], *, follow: bool, limit: int) -> None:
+        self._note, self._follow = note, follow
+        super().__init__(outbox_limit=limit)
+
+    def _begin(self) -> None:
+        super()._begin()
+        if not self._follow:
+            self.filters = Filters(self.filters.columns, follow=False)
+            self.outbox.curves = self.filters.curves
+        put = self.outbox.put
+
+        def noted(rows: Any) -> None:
+            self._note(rows)
+            put(rows)
+
+        self.outbox.put = noted
+
+
+@dataclass
+class Told:
+    """A row that left its bound, and where it is in the log."""
+
+    at: int
+    incarnation: str
+    position: int | None = None
+
+
+@dataclass
+class Watched:
+    """All that happened to a key at its source; times are of the agent's clock."""
+
+    site: Site
+    times: list[int] = field(default_factory=list)
+    values: list[tuple[float, float]] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    breaks: list[tuple[int, str, str]] = field(default_factory=list)
+    """When a process that had it died: the time, the agent, its incarnation."""
+    laws: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
+    """Since when, in which incarnation, by column: width, start, shrink, period."""
+
+    def value(self, at: int) -> tuple[float, float]:
+        return self.values[bisect_right(self.times, at) - 1]
+
+    def known(self, at: int) -> bool:
+        return bool(self.told) and self.told[0].at <= at
+
+
+class Site:
+    """A source: its keys and their values, and a process beside it that may die."""
+
+    def __init__(self, world: World, name: str, skew: int, *, follow: bool) -> None:
+        self.world, self.name, self.skew, self.follow = world, name, skew, follow
+        self.state: NotedState | None = None
+        self.link: Link | None = None
+        self.keys: dict[Key, list[float]] = {}
+        self._numbers: list[Key] = []
+        self._lives = 0
+        self._reviewing: int | None = None
+        self.start()
+
+    @property
+    def clock(self) -> int:
+        return self.world.now + self.skew
+
+    # the process
+
+    def start(self) -> None:
+        """A new incarnation, which reads all values first."""
+        self._lives += 1
+        self.state = NotedState(self._noted, follow=self.follow, limit=100_000)
+        self.state.incarnation = f"{self.name}-{self._lives}"
+        for key in self.keys:
+            self._offer(key)
+        self.connect()
+
+    def die(self) -> None:
+        assert self.state is not None
+        for key in self.keys:
+            self.world.watched[key].breaks.append((self.clock, self.name, self.state.incarnation))
+        self.state = None
+        self.cut()
+
+    def connect(self) -> None:
+        if self.state is None or (self.link is not None and self.link.up and not self.link.ended):
+            return
+        link = self.link = Link(self.world, self, self.state.hello())
+        self.world.at(
+            self.world.now + self.world.delay(), lambda: self.world.hub.join(link) if link.up else None
+        )
+
+    def cut(self) -> None:
+        """The connection breaks; the hub notices some time later."""
+        link = self.link
+        if link is not None and link.up:
+            link.up = False
+            if self.world.hub.links.get(self.name) is link:
+                self.world.at(self.world.now + self.world.noticing(), link.lose)
+
+    # values
+
+    def change(self, key: Key, values: Sequence[float]) -> None:
+        self.keys[key] = list(values)
+        noted = self.world.watched.setdefault(key, Watched(self))
+        noted.site = self
+        noted.times.append(self.clock)
+        noted.values.append((values[0], values[1]))
+        if self.state is not None:
+            self._offer(key)
+            self._acted()
+
+    def _offer(self, key: Key) -> None:
+        values = [None if math.isnan(v) else v for v in self.keys[key]]
+        self.state.offer(key, dict(zip(COLUMNS, values, strict=True)), self.clock)
+
+    # the hub's messages
+
+    def welcome(self, message: Row) -> None:
+        self.link.welcomed = True
+        assert self.state.welcome(message, self.clock)
+        self._acted()
+
+    def granted(self, message: Row) -> None:
+        self.state.grants(message, self.clock)
+        self._acted()
+
+    def received(self, message: Row) -> None:
+        self.state.outbox.acknowledge(message["number"])
+        self._acted()
+
+    def _acted(self) -> None:
+        state, link = self.state, self.link
+        self._note_laws()
+        if link is not None and link.up and link.welcomed:
+            while (message := state.next_message(self.clock)) is not None:
+                link.to_hub(message)
+        due = state.next_review()
+        if due is not None and due != self._reviewing:
+            self._reviewing = due
+            self.world.at(due - self.skew + self.world.rng.integers(0, 50_000), self._review)
+
+    def _review(self) -> None:
+        self._reviewing = None
+        if self.state is not None:
+            self.state.review(self.clock)
+            self._acted()
+
+    # what is noted
+
+    def _named(self) -> list[Key]:
+        count = len(self.state._keys)
+        found = self.state._keys.message(0)["keys"] if count else []
+        return [tuple(k) for k in found]
+
+    def _noted(self, rows: Any) -> None:
+        names = self._named()
+        for number, at in zip(rows.key.tolist(), rows.at.tolist(), strict=True):
+            told = Told(at, self.state.incarnation)
+            self.world.watched[names[number]].told.append(told)
+            self.world.under_way.setdefault((self.state.incarnation, number, at), []).append(told)
+
+    def _note_laws(self) -> None:
+        filters = self.state.filters
+        columns = len(COLUMNS)
+        laws = np.stack([filters.width, filters.start, filters.shrink, filters.period], axis=1)
+        for number, key in enumerate(self._named()[: filters.size]):
+            law = laws[number * columns : (number + 1) * columns]
+            noted = self.world.watched[key].laws
+            if self.world.watched[key].site is not self:
+                continue
+            if not noted or noted[-1][1] != self.state.incarnation or (noted[-1][2] != law).any():
+                noted.append((self.clock, self.state.incarnation, law.copy()))
+
+
+# the driver
+
+
+class CheckedMirror(Mirror):
+    """A mirror that is compared with the agents at every time of a change."""
+
+    check: Callable[[int], None] | None = None
+
+    def advance(self, time: int) -> Iterator[tuple[int, Any]]:
+        for at, touched in super().advance(time):
+            if self.check is not None:
+                self.check(at)
+            yield at, touched
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer, and up to where the log had been read."""
+
+    query: str
+    column: str
+    at: int
+    keys: tuple[Any, ...]
+    low: float | None
+    high: float | None
+    met: bool
+    rows: int
+    end: int
+    width: float
+
+
+class Driver:
+    """What a driver does turn by turn, as `BoundsKeeper` has it."""
+
+    def __init__(self, world: World, catalog: Catalog, kept: tuple[Any, Any, int, int, int] | None) -> None:
+        self.world, self.catalog = world, catalog
+        self.stream = catalog.streams["net"]
+        self.manner = adjusting(self.stream)
+        self.mirror = CheckedMirror(
+            len(value_columns(self.stream)), self.manner.tolerance, padded=self.manner.rate is not None
+        )
+        self.keys = Places(3)
+        self.first, self.time = 1, 0
+        if kept is not None:
+            arrays, noted, snapshot, self.first, self.time = kept
+            self.mirror.load(arrays, json.loads(json.dumps(noted)))
+            for entry in world.hub.read(snapshot, self.first):
+                self.mirror.take(entry)
+            for _ in self.mirror.advance(self.time):
+                """Delivered before."""
+            self._find(0)
+        self.mirror.check = world.check_rule
+        self.kept = self._parts()
+        self.turns = 0
+        self.evaluator = Evaluator([], None)
+        self.coordinator = Coordinator(self.manner, np.random.default_rng(world.seed))
+        self.plan: CurrentPlan | None = None
+        self.planned: Catalog | None = None
+        self.others = False
+        """Whether a query needs every row."""
+        self.granted = world.hub.end
+        self.grants = Grants.none()
+        self.changed = False
+
+    def _parts(self) -> tuple[Any, Any, int, int, int]:
+        arrays, noted = self.mirror.to_parts()
+        held = {name: array.copy() for name, array in arrays.items()}, json.loads(json.dumps(noted))
+        return (*held, self.first, self.first, self.time)
+
+    def again(self) -> Driver:
+        """A driver that starts anew from what this one has kept."""
+        arrays, noted, snapshot, _, _ = self.kept
+        return Driver(self.world, self.catalog, (arrays, noted, snapshot, self.first, self.time))
+
+    def _find(self, known: int) -> None:
+        fresh = self.mirror.names[known:]
+        if fresh:
+            self.keys.find([pa.array([n[i] for n in fresh], t) for i, t in enumerate(KEY_TYPES)], add=True)
+
+    def _follow(self) -> bool:
+        if self.catalog is self.planned:
+            return False
+        self.planned = self.catalog
+        steps = [s for s in self.catalog.queries.values() if isinstance(s.contract, Precision)]
+        plan = CurrentPlan(
+            self.stream, tuple(CurrentStep(s, bounded_form(s, self.stream).linear) for s in steps)
+        )
+        if plan == self.plan:
+            return False
+        self.plan = plan
+        queries = []
+        for step in plan.steps:
+            form = bounded_form(step.step, self.stream)
+            query = BoundedQuery(form, Matrix(step, plan.signals), COLUMNS)
+            query.matrix.extend(
+                entries(step, self.mirror.names[: self.keys.size], 0, self.stream.key), self.keys.size
+            )
+            query.name_groups(lambda *_: pa.table({}))
+            queries.append(query)
+        self.evaluator = Evaluator(queries, self.evaluator)
+        self.evaluator.weigh(self.mirror.belief)
+        return True
+
+    def _place(self) -> bool:
+        known = self.keys.size
+        if len(self.mirror.names) == known:
+            return False
+        self._find(known)
+        for query in self.evaluator.queries:
+            found = entries(query.matrix.step, self.mirror.names, known, self.stream.key)
+            query.matrix.extend(found, self.keys.size)
+            query.name_groups(lambda *_: pa.table({}))
+        self.evaluator.weigh(self.mirror.belief)
+        return True
+
+    def turn(self) -> None:
+        world = self.world
+        end, time = world.hub.end, world.now
+        world.reading = end
+        changed = self._follow()
+        for entry in world.hub.read(self.first, end):
+            self.mirror.take(entry)
+        self.first, self.time = end, time
+        changed |= self._place()
+        batches = self.evaluator.advance(self.mirror, time, self.manner, datetime.now(UTC))
+        changed |= self.evaluator.reweighed
+        self.evaluator.reweighed = False
+        others = any(not isinstance(s.contract, Precision) for s in self.catalog.queries.values())
+        changed |= others != self.others
+        self.others = others
+        if changed:
+            self.coordinator.ask(self.evaluator.queries, self.mirror.belief, everything=others)
+        if end >= self.granted and not self.mirror.queue.granting:
+            # whatever was granted is believed by now
+            for entry in world.hub.log:
+                if entry["kind"] == "grants":
+                    assert entry["position"] < end
+                    assert max(entry["start"]) <= self.mirror.queue.released
+            self.grants = self.coordinator.decide(self.mirror, time, changed=changed or self.changed)
+            self.changed = False
+        else:
+            self.changed |= changed
+        self.turns += 1
+        if changed or self.turns % 8 == 0:
+            self.kept = self._parts()
+        widths = {s.name: s.contract.width for s in self.catalog.queries.values() if _precise(s)}
+        for batch in batches:
+            self._deliver(batch, end, widths[batch.query])
+
+    def _deliver(self, batch: Any, end: int, width: float) -> None:
+        keys = [c.to_pylist() for c in batch.keys.values()]
+        low, high, met = (
+            batch.low.to_pylist(),
+            batch.high.to_pylist(),
+            np.broadcast_to(batch.met, len(batch.at)),
+        )
+        for i, at in enumerate(batch.at.tolist()):
+            group = tuple(c[i] for c in keys[:1])
+            self.world.said.append(
+                Said(
+                    batch.query,
+                    batch.column,
+                    at,
+                    group,
+                    low[i],
+                    high[i],
+                    bool(met[i]),
+                    int(batch.rows[i]),
+                    end,
+                    width,
+                )
+            )
+
+    def commit(self) -> None:
+        grants, self.grants = self.grants, Grants.none()
+        if len(grants):
+            self.granted = self.world.hub.grant(grants)
+            self.world.granted.append((self.world.now, grants))
+
+
+def _precise(step: Any) -> bool:
+    return isinstance(step.contract, Precision)
+
+
+# the world
+
+
+class World:
+    """Everything, and the clock."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        allocation: str = "curves",
+        period: int = 4,
+        tolerance: int = 1,
+        rate: float | None = None,
+        sites: int = 3,
+        per_message: int = 5,
+        skew: int = 60_000,
+        follow: bool | None = None,
+        start: str = "",
+    ) -> None:
+        self.seed = seed
+        self.rng = np.random.default_rng(seed)
+        self.now = BEGIN
+        self.per_message = per_message
+        self.tolerance = tolerance * SECOND
+        self.rate = rate
+        # what padding takes must leave something
+        self.widths = (1.0, 5.0, 20.0, 80.0) if rate is None else (200 * rate, 400 * rate)
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = 0
+        self.rough = False
+        self.said: list[Said] = []
+        self.granted: list[tuple[int, Grants]] = []
+        self.watched: dict[Key, Watched] = {}
+        self.under_way: dict[tuple[str, int, int], list[Told]] = {}
+        self.reading = 0
+        self.hub = Hub(self)
+        self.hub.append("declared", key=["host", "rack", "k"], columns=list(COLUMNS))
+        clause = "" if rate is None else f" MAX RATE {rate:g} PER SECOND"
+        sql = STREAM.format(allocation=allocation, period=period, tolerance=tolerance, rate=clause) + start
+        self.catalog = Catalog.from_sql(sql, Functions())
+        self.sites = [
+            Site(
+                self,
+                f"site{i}",
+                int(self.rng.integers(-skew, skew + 1)),
+                follow=bool(i % 2) if follow is None else follow,
+            )
+            for i in range(sites)
+        ]
+        self.driver = Driver(self, self.catalog, None)
+        self._walks: dict[Key, tuple[Any, ...]] = {}
+        self._hosts = 0
+
+    # time
+
+    def at(self, time: int, what: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (max(int(time), self.now), self._number, what))
+
+    def delay(self) -> int:
+        """How long a message is under way: nearly always below the tolerance."""
+        if self.rough and self.rng.random() < 0.01:
+            return int(self.rng.integers(0, 3 * self.tolerance))
+        return int(self.rng.integers(1_000, self.tolerance // 4))
+
+    def dallying(self) -> int:
+        """How long grants wait at the hub before they are sent."""
+        if self.rough and self.rng.random() < 0.1:
+            return int(self.rng.integers(0, 8 * SECOND))
+        return int(self.rng.integers(0, 200_000))
+
+    def noticing(self) -> int:
+        return int(self.rng.integers(10_000, 6 * SECOND))
+
+    def run(self, seconds: float) -> None:
+        until = self.now + int(seconds * SECOND)
+        while self._events and self._events[0][0] <= until:
+            self.now, _, what = heapq.heappop(self._events)
+            what()
+        self.now = until
+
+    # what goes on
+
+    def sql(self, text: str) -> None:
+        self.catalog = self.catalog.apply_all(parse(text))
+        self.driver.catalog = self.catalog
+
+    def ask(self, name: str, width: float) -> None:
+        self.sql(f"CREATE QUERY {name} AS {QUERIES[name].sql} WITH PRECISION {width:g}")
+
+    def add_key(self, site: Site) -> Key:
+        self._hosts += 1
+        rng = self.rng
+        rack, k = f"r{rng.integers(0, 2)}", int(rng.choice([-2, -1, 1, 2, 3]))
+        key = (f"h{self._hosts}", rack, k)
+        scale = tuple(float(s) for s in 10 ** rng.uniform(-1, 1, len(COLUMNS)))
+        trend = tuple(float(t) for t in rng.choice([0.0, 0.0, 1.0, -1.0], len(COLUMNS)))
+        levels = tuple(float(v) for v in rng.normal(0, 50, len(COLUMNS)))
+        self._walks[key] = (scale, trend, levels)
+        site.change(key, list(levels))
+        self._step_later(key)
+        return key
+
+    def _step_later(self, key: Key) -> None:
+        self.at(self.now + int(self.rng.exponential(0.5) * SECOND) + 1, lambda: self._step(key))
+
+    def _step(self, key: Key) -> None:
+        site = self.watched[key].site
+        if key not in site.keys:
+            return
+        scale, trend, levels = self._walks[key]
+        seconds = max(self.now + site.skew - self.watched[key].times[-1], 0) / SECOND
+        values = list(site.keys[key])
+        for column, value in enumerate(values):
+            if self.rough and self.rate is None and self.rng.random() < 0.01:
+                values[column] = NAN if not math.isnan(value) else levels[column]
+            elif not math.isnan(value):
+                if self.rate is not None:
+                    step = self.rng.uniform(-1, 1) * self.rate * seconds
+                elif trend[column]:
+                    step = trend[column] * scale[column] * seconds + self.rng.normal(0, 0.05) * scale[column]
+                else:
+                    back = 0.1 * (levels[column] - value)
+                    step = back + self.rng.normal(0, 1) * scale[column]
+                values[column] = value + step
+        site.change(key, values)
+        self._step_later(key)
+
+    def start_batches(self) -> None:
+        def batch() -> None:
+            self.driver.turn()
+            driver = self.driver
+            # grants go out after the commit, if the driver still lives then
+            self.at(self.now + int(self.rng.integers(1_000, 150_000)), lambda: self._commit(driver))
+            self.at(self.now + 150_001 + int(self.rng.exponential(0.6) * SECOND), batch)
+
+        self.at(self.now + SECOND // 2, batch)
+
+    def _commit(self, driver: Driver) -> None:
+        if driver is self.driver:
+            driver.commit()
+
+    def restart_driver(self) -> None:
+        self.driver = self.driver.again()
+
+    def cut(self, site: Site, seconds: float) -> None:
+        site.cut()
+        self.at(self.now + int(seconds * SECOND), site.connect)
+
+    def kill(self, site: Site, seconds: float) -> None:
+        if site.state is None:
+            return
+        site.die()
+
+        def back() -> None:
+            for key, values in site.keys.items():
+                # a key of which a new process knows no value is not told of at all
+                if any(math.isnan(v) for v in values):
+                    levels = self._walks[key][2]
+                    site.change(
+                        key, [lv if math.isnan(v) else v for v, lv in zip(values, levels, strict=True)]
+                    )
+            site.start()
+
+        self.at(self.now + int(seconds * SECOND), back)
+
+    def take_over(self, key: Key, other: Site) -> bool:
+        """A key goes to another agent, whose own must be lost; whether it could."""
+        site = self.watched[key].site
+        if site.state is not None or site is other or other.state is None or site.name in self.hub.links:
+            return False
+        record = self.hub.registry.agents.get(site.name)
+        if record is None or record.joined or other.clock <= self.watched[key].times[-1]:
+            return False
+        values = site.keys.pop(key)
+        other.change(key, [0.0 if math.isnan(v) else v for v in values])
+        return True
+
+    # what is noted
+
+    def logged(self, site: Site, incarnation: str, message: Row, position: int) -> None:
+        rows = message["rows"]
+        for number, at in zip(rows["key"], rows["at"], strict=True):
+            for told in self.under_way.pop((incarnation, number, at), ()):
+                told.position = position
+
+    # what must hold
+
+    def check_rule(self, at: int) -> None:
+        """At every time the believed width of an object is at least the agent's."""
+        mirror = self.driver.mirror
+        belief = mirror.belief
+        joined = {i for position, i in self.hub.joined if position < self.reading}
+        for number, name in enumerate(mirror.names):
+            noted = self.watched[tuple(name)]
+            if not belief.known[number] or belief.unsure[number] > 0:
+                continue
+            since, incarnation, law = next(
+                (law for law in reversed(noted.laws) if law[0] <= at), (0, "", np.empty(0))
+            )
+            if incarnation not in joined or any(since <= b[0] <= at for b in noted.breaks):
+                continue
+            objects = np.arange(number * len(COLUMNS), (number + 1) * len(COLUMNS))
+            believed = belief.widths(objects, at)
+            used = width_at(law[:, 0], law[:, 1].astype(np.int64), law[:, 2], law[:, 3].astype(np.int64), at)
+            assert (believed >= used * (1 - 1e-12)).all(), (at - BEGIN, name, believed, used)
+
+    def truth(self, said: Said, at: int) -> float | None:
+        asked = QUERIES[said.query]
+        rows = [row for key in self.watched if (row := self._row(key, asked, said.keys, at)) is not None]
+        return asked.truth[said.column](rows)
+
+    def _row(self, key: Key, asked: Asked, group: tuple[Any, ...], at: int) -> Row | None:
+        noted = self.watched[key]
+        row: Row = dict(zip(("host", "rack", "k"), key, strict=True))
+        if not asked.chosen(row) or (asked.grouped and key[1] != group[0]) or not noted.known(at):
+            return None
+        values = noted.value(at)
+        return row | {c: None if math.isnan(v) else v for c, v in zip(COLUMNS, values, strict=True)}
+
+    def excused(self, said: Said) -> bool:
+        """Whether an answer rests on a key of which something was not in the log that should have been.
+
+        That is: the newest row that its agent had told by then, or that its process had died. Where bounds
+        are padded, rows of the last time need not be there, but for a key's first.
+        """
+        asked = QUERIES[said.query]
+        lag = 0 if self.rate is None else self.tolerance
+        for key, noted in self.watched.items():
+            if self._row(key, asked, said.keys, said.at) is None:
+                continue
+            told = [t for t in noted.told if t.at <= said.at - lag]
+            if not told:
+                return True
+            there = told[-1].position is not None and told[-1].position < said.end
+            died = [
+                b
+                for b in noted.breaks
+                if told[-1].at <= b[0] <= said.at - lag and b[2] == told[-1].incarnation
+            ]
+            if (not there or died) and not self._covered(noted, told[-1], said):
+                return True
+        return False
+
+    def wrong(self, said: Said) -> bool:
+        """Whether an answer does not hold the truth, or says of itself what is not so."""
+        truth = self.truth(said, said.at)
+        if said.low is None or said.high is None:
+            # nobody vouches for it, or there is nothing
+            return said.met and truth is not None
+        if truth is None:
+            return True
+        return not said.low <= truth <= said.high or said.met != (said.high - said.low <= said.width)
+
+    def _covered(self, noted: Watched, told: Told, said: Said) -> bool:
+        """Whether the log said that the agent was lost."""
+        lives = {told.incarnation} | {b[2] for b in noted.breaks if b[0] <= said.at}
+        for entry in self.hub.log:
+            if entry["position"] >= said.end:
+                break
+            if entry["kind"] == "lost" and entry["incarnation"] in lives:
+                after = [
+                    e
+                    for e in self.hub.log
+                    if entry["position"] < e["position"] < said.end
+                    and e["kind"] == "batch"
+                    and e["agent"] == entry["agent"]
+                    and e.get("caught_up")
+                ]
+                if entry["since"] - self.tolerance <= said.at and not after:
+                    return True
+        return False
+
+    # trouble
+
+    def trouble(self, seconds: float) -> None:
+        """A rough time: connections and processes are lost, keys come, queries and the driver change."""
+        self.rough = True
+        until = self.now + int(seconds * SECOND)
+        while self.now < until:
+            self.run(min(float(self.rng.exponential(2.0)) + 0.01, (until - self.now) / SECOND + 0.001))
+            self._mishap()
+        self.rough = False
+        for site in self.sites:
+            # who is away comes back, and what was under way has arrived by then
+            self.at(self.now + 10 * SECOND, site.connect)
+        self.run(12)
+        for key, noted in self.watched.items():
+            levels = self._walks[key][2]
+            values = noted.site.keys[key]
+            noted.site.change(key, [lv if math.isnan(v) else v for v, lv in zip(values, levels, strict=True)])
+
+    def _mishap(self) -> None:
+        rng = self.rng
+        site = self.sites[int(rng.integers(0, len(self.sites)))]
+        kind = rng.choice(["cut", "kill", "key", "take", "query", "precision", "driver"])
+        if kind == "cut":
+            self.cut(site, float(rng.exponential(3.0)))
+        elif kind == "kill":
+            self.kill(site, float(rng.exponential(4.0)))
+        elif kind == "key":
+            if len(self.watched) < 16:
+                self.add_key(site)
+        elif kind == "take":
+            for key in list(self.watched):
+                if self.take_over(key, site):
+                    break
+        elif kind == "query":
+            name = str(rng.choice(list(QUERIES)))
+            if name not in self.catalog.queries:
+                self.ask(name, float(rng.choice(self.widths)))
+            elif len(self.catalog.queries) > 2:
+                self.sql(f"DROP QUERY {name}")
+        elif kind == "precision" and self.catalog.queries:
+            name = str(rng.choice(list(self.catalog.queries)))
+            self.sql(f"ALTER QUERY {name} WITH PRECISION {float(rng.choice(self.widths)):g}")
+        elif kind == "driver":
+            self.restart_driver()
