@@ -45,6 +45,13 @@ reproduce: setup ## Run the papers' experiments again, results into docs/results
 	$(JAVA) $(BIN)/slackwater reproduce deferral-evaluations --json docs/results/deferral-evaluations.json
 	$(JAVA) $(BIN)/slackwater reproduce deferral-scale --json docs/results/deferral-scale.json
 	$(JAVA) $(BIN)/slackwater reproduce deferral-interruption --json docs/results/deferral-interruption.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-optimal --json docs/results/precision-optimal.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-hosts --json docs/results/precision-hosts.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-single --json docs/results/precision-single.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-queries --json docs/results/precision-queries.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-aggregation --json docs/results/precision-aggregation.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-solver --json docs/results/precision-solver.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-live --json docs/results/precision-live.json
 
 docs: setup ## Draw the figures of the documentation again from the results
 	$(JAVA) $(BIN)/python -m slackwater.benchmarks.figures

@@ -20,6 +20,7 @@ import numpy as np
 from rich.progress import Progress
 
 from slackwater.experiments.precision_live_check import Checked, checked
+from slackwater.experiments.precision_simulation import Results
 
 SQL = """
 CREATE STREAM load (ts TIMESTAMP, host STRING, site STRING, rx DOUBLE)
@@ -119,10 +120,11 @@ class Live:
                 _kill(process)
 
 
-def precision_live(folder: Path, sizes: Sizes, shown: Progress) -> tuple[dict[str, float], dict[str, Any]]:
-    """Run it, kill everything in turn, and hold every answer against the truth."""
+def precision_live(spark: Any, folder: Path, sizes: Sizes, shown: Progress) -> Results:
+    """Run it, kill everything in turn, and hold every answer against the truth; Spark has a process too."""
     live = Live(folder, sizes)
     task = shown.add_task("live run", total=6)
+    killed: dict[str, float] = {}
     try:
         live.start_hub()
         live.workers = [live.start_worker(n) for n in range(sizes.processes)]
@@ -130,6 +132,7 @@ def precision_live(folder: Path, sizes: Sizes, shown: Progress) -> tuple[dict[st
         live.await_answers(0)
         time.sleep(2 * sizes.part)
         shown.advance(task, 2)
+        killed["agents"] = time.time()
         _kill(live.workers[0])
         time.sleep(3)
         live.workers[0] = live.start_worker(0)
@@ -137,11 +140,13 @@ def precision_live(folder: Path, sizes: Sizes, shown: Progress) -> tuple[dict[st
         shown.advance(task)
         assert live.hub is not None
         assert live.driver is not None
+        killed["hub"] = time.time()
         _kill(live.hub)
         time.sleep(2)
         live.start_hub()
         time.sleep(sizes.part)
         shown.advance(task)
+        killed["driver"] = time.time()
         _kill(live.driver)
         before = live.size()
         live.start_driver()
@@ -158,7 +163,8 @@ def precision_live(folder: Path, sizes: Sizes, shown: Progress) -> tuple[dict[st
         live.driver.wait(60)
         found = checked(folder, live.url, live.answers, sizes.agents)
         shown.advance(task)
-        return _figures(found, sizes), {"by_second": found.by_second}
+        since = {name: at - found.first for name, at in killed.items()}
+        return Results(_figures(found, sizes), {"by_second": found.by_second, "killed": since})
     finally:
         live.close()
 

@@ -33,6 +33,8 @@ class Checked:
     messages: int = 0
     offered: int = 0
     by_second: list[tuple[int, int]] = field(default_factory=list)
+    first: int = 0
+    """The second, since the epoch, from which the others are counted."""
 
 
 class Truth:
@@ -65,7 +67,7 @@ def checked(folder: Path, url: str, answers: Path, agents: int) -> Checked:
     late = _late(entries)
     found.late = len(late)
     found.lost = _missing(entries) + _astray(entries, truth, agents)
-    found.messages, found.by_second = _messages(entries)
+    found.messages, found.first, found.by_second = _messages(entries)
     limits = {"total": 2.0 * agents, "mean": 2.0, "rx": 4.0 * agents / 10, "top": 40.0, "half": 60.0}
     with answers.open(encoding="utf-8") as lines:
         for line in lines:
@@ -170,8 +172,8 @@ def _astray(entries: list[Entry], truth: Truth, agents: int) -> int:
     return astray + agents - len(mirror.names)
 
 
-def _messages(entries: list[Entry]) -> tuple[int, list[tuple[int, int]]]:
-    """Rows, grants and acknowledgements, in all and by second."""
+def _messages(entries: list[Entry]) -> tuple[int, int, list[tuple[int, int]]]:
+    """Rows, grants and acknowledgements, in all; the first second, and by second since then."""
     by_second: dict[int, int] = defaultdict(int)
     for entry in entries:
         if entry["kind"] == "batch":
@@ -180,7 +182,7 @@ def _messages(entries: list[Entry]) -> tuple[int, list[tuple[int, int]]]:
         elif entry["kind"] == "grants":
             by_second[entry["received"] // 1_000_000] += len(entry["key"])
     if not by_second:
-        return 0, []
+        return 0, 0, []
     first = min(by_second)
     seconds = [(s - first, by_second.get(s, 0)) for s in range(first, max(by_second) + 1)]
-    return sum(by_second.values()), seconds
+    return sum(by_second.values()), first, seconds
