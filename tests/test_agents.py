@@ -229,8 +229,11 @@ def test_a_tighter_precision_narrows_and_a_looser_one_grows(lab: Any) -> None:
 
 
 def test_an_exact_query_beside_it_has_every_row_sent(lab: Any) -> None:
-    one = lab("""CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;
-                 CREATE QUERY each AS SELECT host, rx FROM LATEST(load) WITH EXACT;""")
+    one = lab(
+        """CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;
+           CREATE QUERY each AS SELECT host, rx FROM LATEST(load) WITH EXACT;""",
+        more=", allocation 'uniform'",
+    )
     for n in range(2):
         one.say(f"h{n}", float(n), 0.0)
     one.settle()
@@ -240,6 +243,12 @@ def test_an_exact_query_beside_it_has_every_row_sent(lab: Any) -> None:
         one.say("h0", 0.1 * step + 1, 0.0)
     one.batch()
     assert one.session.engine.bounds["load"].mirror.queue.rows == before + 5
+    one.session.sql("DROP QUERY each")
+    one.settle(8)
+    assert sum(one.widths(2)[::2]) == pytest.approx(8, rel=1e-3)
+    one.session.sql("CREATE QUERY each AS SELECT host, rx FROM LATEST(load) WITH EXACT")
+    one.settle()
+    assert one.widths(2) == [0.0] * 4
 
 
 def test_an_agent_that_is_lost_is_not_vouched_for(lab: Any) -> None:

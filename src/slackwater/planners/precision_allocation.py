@@ -128,7 +128,7 @@ def _programmed(
     columns = csr_array(constraints.matrix.tocsc()[:, objects[place]])
     chosen = np.flatnonzero(np.diff(columns.indptr) > 0)
     # in units of each segment's whole saving and of each limit: numbers of one size
-    scale = np.maximum(constraints.usable[chosen], np.finfo(np.float64).tiny)
+    scale = np.where(constraints.usable[chosen] > 0, constraints.usable[chosen], 1.0)
     scaled = csr_array(columns[chosen] * lengths[None, :] / scale[:, None])
     free = constraints.usable[chosen] > 0
     # its stubs know no sparse matrices

@@ -60,6 +60,8 @@ class BoundsKeeper:
         self._granting = Grants.none()
         self._granted = 0
         """The position after the last grant that was made: until that is read, nothing more is granted."""
+        self._everything = False
+        """Whether some query needs every row, so that nothing may be filtered."""
         self._changed = False
         """Whether what is asked has changed since widths were last decided."""
         self._doomed: list[Path] = []
@@ -86,12 +88,14 @@ class BoundsKeeper:
             work.answers.append(partial(iter, answers))
         changed |= self._evaluator.reweighed
         self._evaluator.reweighed = False
+        everything = any(
+            q.stream.lower() == self._stream.lower() and not isinstance(q.contract, Precision)
+            for q in catalog.queries.values()
+        )
+        changed |= everything != self._everything
+        self._everything = everything
         if changed:
-            others = any(
-                s.stream.lower() == self._stream.lower() and not isinstance(s.contract, Precision)
-                for s in catalog.queries.values()
-            )
-            self._coordinator.ask(self.queries, self.mirror.belief, everything=others)
+            self._coordinator.ask(self.queries, self.mirror.belief, everything=everything)
         # what was granted before must be known before anything else is
         read = end >= max(self._granted, self._source.granted_from)
         if read and not self.mirror.queue.granting:
