@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from slackwater.edge.agent import Agent
     from slackwater.errors import SlackwaterError
     from slackwater.language.aggregates import UserAggregate
     from slackwater.language.contracts import Drift, Error, Exact, Precision, Subset
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Agent",
     "Answer",
     "Drift",
     "Error",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "slackwater.edge.agent": ("Agent",),
     "slackwater.errors": ("SlackwaterError",),
     "slackwater.language.aggregates": ("UserAggregate",),
     "slackwater.language.contracts": ("Drift", "Error", "Exact", "Precision", "Subset"),

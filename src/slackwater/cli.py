@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _ELSEWHERE = {
     "agent": ("slackwater.edge.commands", "app", "agent"),
     "hub": ("slackwater.edge.commands", "app", "hub"),
+    "forget": ("slackwater.edge.commands", "app", "forget"),
+    "deadbands": ("slackwater.edge.commands", "app", "deadbands"),
     "bench": ("slackwater.benchmarks.app", "bench", None),
     "reproduce": ("slackwater.experiments.app", "reproduce", None),
 }

@@ -15,7 +15,7 @@ import numpy as np
 
 from slackwater.edge.agent_state import AgentState
 from slackwater.edge.clock import never_back, now_micros
-from slackwater.edge.messages import Declared, label, name_of
+from slackwater.edge.messages import Declared, cost_of, label, name_of
 from slackwater.edge.uplink import Uplink
 from slackwater.errors import SourceError
 
@@ -56,10 +56,11 @@ class Agent:
 
     ``name`` tells agents of a stream apart and outlives restarts: the host's name by default, so two agents
     of one stream on one host need names. ``clock`` gives microseconds since the epoch; if it is set back, the
-    agent's time stands until it is there again. All methods may be called from any thread.
+    agent's time stands until it is there again. ``cost`` is what one of its messages costs, relative to 1:
+    the dearer they are, the wider its bounds. All methods may be called from any thread.
 
     >>> agent = Agent("hosts", hub="ws://127.0.0.1:7400", name="rack-1")
-    >>> agent.update("web-1", 0.75)
+    >>> since = agent.update("web-1", 0.75)
     >>> agent.update_many(["web-1", "web-2"], [0.5, 0.25])
     >>> agent.counters.offered, agent.counters.connected
     (3, False)
@@ -82,6 +83,7 @@ class Agent:
         random: Callable[[], float] = randomness.random,
         outbox_limit: int = OUTBOX_LIMIT,
         flush_timeout: float = 5.0,
+        cost: float = 1.0,
     ) -> None:
         self.stream = stream
         self.name = platform.node() if name is None else name
@@ -93,6 +95,9 @@ class Agent:
             )
         if not hub.startswith(("ws://", "wss://")):
             raise SourceError(f"expected a hub such as ws://host:7400 or wss://host:7400, got {hub!r}")
+        if (paid := cost_of(cost)) is None:
+            raise SourceError(f"expected what a message costs relative to 1, from 1e-9 to 1e9, got {cost!r}")
+        identity = {"stream": stream, "agent": self.name, "token": token}
         tls = ssl.create_default_context(cafile=ca) if hub.startswith("wss://") else None
         self._clock = clock = never_back(clock)
         self._flush_timeout = flush_timeout
@@ -102,7 +107,7 @@ class Agent:
             self._state,
             self._changed,
             url=hub,
-            identity={"stream": stream, "agent": self.name, "token": token},
+            identity=identity if paid == 1 else {**identity, "cost": paid},
             clock=clock,
             random=random,
             tls=tls,
@@ -111,7 +116,7 @@ class Agent:
 
     # values
 
-    def update(self, key: Any, value: Any, at: int | None = None) -> None:
+    def update(self, key: Any, value: Any, at: int | None = None) -> int:
         """A new value of a key: a number where the stream has one value column, else a mapping by column.
 
         Columns that a mapping leaves out stay as they are; None is no value. A key is a text or number, or a
@@ -120,11 +125,13 @@ class Agent:
 
         ``at`` is since when the value holds, by the agent's clock. What has not come yet counts as now. What
         is before another value, or before bounds have changed, counts as of then: time does not go back.
+        What is given back is since when it counts.
         """
         with self._changed:
             waiting = self._state.passed
-            self._state.offer(key, value, self._when(at))
+            counts = self._state.offer(key, value, self._when(at))
             self._after(waiting)
+            return counts
 
     def update_many(self, keys: Sequence[Any], values: Any, at: int | None = None) -> None:
         """New values of many keys at one time: values as for `update`, or an array with a row for each."""
@@ -132,6 +139,18 @@ class Agent:
             waiting = self._state.passed
             self._state.offer_many(keys, values, self._when(at))
             self._after(waiting)
+
+    def withdraw(self, key: Any, at: int | None = None) -> bool:
+        """A key is there no more: it counts no longer, and needs no width. It is back with its next value.
+
+        False where the agent has had no value of it. A key that is there and has no value is another thing:
+        ``update(key, None)``.
+        """
+        with self._changed:
+            waiting = self._state.passed
+            known = self._state.withdraw(key, self._when(at))
+            self._after(waiting)
+            return known
 
     def review(self) -> None:
         """Apply the filters again, as widths shrink with time; done by itself while the agent runs."""

@@ -49,13 +49,14 @@ def run_agent(
     ca: Path | None,
     stopped: threading.Event,
     clock: Callable[[], int] = now_micros,
+    cost: float = 1.0,
 ) -> bool:
     """Run until the source ends or ``stopped`` is set; whether the hub has all that left its bounds."""
     if choice.moving_rate is not None and choice.moving_rate % 1:
         raise SourceError(f"--moving-rate: expected whole seconds, got {choice.moving_rate}s")
     # the file is opened now: what is appended while the hub is awaited counts
     tailed = None if choice.tail is None else Pump(lambda: _tail(choice, stopped))
-    agent = Agent(stream, hub=hub, token=token, name=name, ca=ca, clock=clock).start()
+    agent = Agent(stream, hub=hub, token=token, name=name, ca=ca, clock=clock, cost=cost).start()
     try:
         declared = _declared(agent, stopped)
         if declared is None:
@@ -139,7 +140,11 @@ def _feed(
         lines = [item for item in items if isinstance(item, bytes)]
         counted: list[list[Reading]] = [item for item in items if isinstance(item, list)]
         for key, values in chain(reader.read(lines), chain.from_iterable(counted)):
-            if rate is None:
+            if values is None:
+                if rate is not None:
+                    rate.forget(key)
+                agent.withdraw(key)
+            elif rate is None:
                 agent.update(key, values)
             else:
                 now = clock()

@@ -17,16 +17,21 @@ from typing import Any
 
 import numpy as np
 
+from slackwater.edge.bounds import UNTOLD
 from slackwater.edge.filters import Filters
 from slackwater.edge.grant_table import grants_of
 from slackwater.edge.keys import Keys, turns
+from slackwater.edge.means import Means
 from slackwater.edge.messages import Declared, Key, Message
 from slackwater.edge.outbox import ROWS_PER_BATCH, Outbox
-from slackwater.edge.shapes import hold, key_of, row_of, rows_of
-from slackwater.edge.widths import Ints
+from slackwater.edge.shapes import drop, hold, key_of, row_of, rows_of
+from slackwater.edge.sums import Sums
+from slackwater.edge.widths import Floats, Ints
 
 REVIEWS_AT_ONCE = 60
 """Times at which bounds changed that are made up for one by one; after a longer sleep, all at once."""
+OFFERED_AT_ONCE = 65_536
+"""Values that are worked through at a time."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +63,12 @@ class AgentState:
         self.applied = 0
         self.granted_keys = 0
         self.filters = Filters(columns)
+        self._sums, self._means = Sums(), Means()
         self._due: int | None = None
         """When bounds next change by themselves."""
         # a batch of so many values, whatever the columns: what a hub takes at a time is limited
         rows_per_batch = max(1, ROWS_PER_BATCH // max(1, columns))
-        self.outbox = Outbox(columns, self.outbox_limit, rows_per_batch, self.filters.curves)
+        self.outbox = Outbox(columns, self.outbox_limit, rows_per_batch, self.filters)
         self._announced = 0
         self._catching_up = -1
 
@@ -82,7 +88,15 @@ class AgentState:
     def _review(self, now: int, keys: Ints | None = None) -> None:
         self._time = now
         self._send(self.filters.review(now, keys), now)
-        self._due = self.filters.next_review(now)
+        if (means := self._means.at_end(now)) is not None:
+            numbers, rows = means
+            self._send(numbers[self.filters.offer(numbers, rows, now)], now)
+        self._due = self._next_due(now)
+
+    def _next_due(self, now: int) -> int | None:
+        """When bounds or means next change by themselves."""
+        times = (self.filters.next_review(now), self._means.next_end())
+        return min((t for t in times if t is not None), default=None)
 
     def next_review(self) -> int | None:
         """When the filters are to be applied again; it may have passed."""
@@ -97,20 +111,26 @@ class AgentState:
         found: list[float] = self.filters.current(np.array([number]))[0].tolist()
         return found
 
-    def offer(self, key: Any, value: Any, at: int) -> None:
-        """A new value of a key: it goes to the outbox if it leaves its bound."""
+    def offer(self, key: Any, value: Any, at: int) -> int:
+        """A new value of a key: it goes to the outbox if it leaves its bound. Since when it counts."""
         if self.declared is None:
             hold(self._held, key, value)
             self.offered += 1
-            return
+            return at
         held = key_of(key, self.declared)
         row = row_of(value, self.declared, lambda: self._current(held))
         self.offered += 1
         number = self._keys.number(held)
         self._make_places()
         self._time = at = self.review(at)
+        before = self._values()[number].tolist() if len(self._sums) else row
         if self.filters.offer_one(number, row, at):
             self._send(np.array([number]), at)
+        if len(self._sums) and len(sums := self._sums.of(np.array([number]))):
+            rows = self._sums.changed(number, before, row, self._values())
+            flipped = any((b != b) != (a != a) for b, a in zip(before, row, strict=True))
+            self._sum_up(sums, rows, sums if flipped else sums[:0], at)
+        return at
 
     def offer_many(self, keys: Sequence[Any], values: Any, at: int) -> None:
         """New values of many keys at one time; of a key that comes twice the values count in turn."""
@@ -125,10 +145,54 @@ class AgentState:
         numbers = np.fromiter((self._keys.number(key) for key in held), np.int64, len(held))
         self._make_places()
         self._time = at = self.review(at)
-        # a filter sees each key once at a time
-        for turn in turns(numbers):
-            places = self.filters.offer(numbers[turn], rows[turn], at)
-            self._send(numbers[turn][places], at)
+        # in pieces, of one time: what a million keys need beside their filters would be as much again
+        for first in range(0, len(numbers), OFFERED_AT_ONCE):
+            some = numbers[first : first + OFFERED_AT_ONCE]
+            # a filter sees each key once at a time
+            for turn in turns(some):
+                self._offer_many(some[turn], rows[first + turn], at)
+
+    def _offer_many(self, numbers: Ints, rows: Floats, at: int) -> None:
+        before = np.isnan(self._values()[numbers]) if len(self._sums) else None
+        places = self.filters.offer(numbers, rows, at)
+        self._send(numbers[places], at)
+        if before is not None and len(sums := self._sums.of(numbers)):
+            flipped = numbers[(before != np.isnan(rows)).any(axis=1)]
+            self._sum_up(sums, self._sums.rows(sums, self._values()), self._sums.of(flipped), at)
+
+    def withdraw(self, key: Any, at: int) -> bool:
+        """A key is there no more; False where nothing was known of it."""
+        if self.declared is None:
+            return drop(self._held, key)
+        number = self._keys.find(key_of(key, self.declared))
+        if number is None:
+            return False
+        self._make_places()
+        self._time = at = self.review(at)
+        if self.filters.withdraw(number, at):
+            self._send(np.array([number]), at)
+        if len(self._sums) and len(sums := self._sums.of(np.array([number]))):
+            self._sum_up(sums, self._sums.rows(sums, self._values()), sums, at)
+        return True
+
+    def _values(self) -> Floats:
+        """The current values of all keys, by column."""
+        return self.filters.value.reshape(self.filters.size, self.filters.columns)
+
+    def _sum_up(self, sums: Ints, rows: Floats, flipped: Ints, at: int) -> None:
+        """Sums have changed. Those in which a member has got or lost its value, the ``flipped``, are sent."""
+        if len(self._means):
+            means = np.array([number in self._means for number in sums.tolist()], bool)
+            for number, row in zip(sums[means].tolist(), rows[means].tolist(), strict=True):
+                self._means.change(number, row, at)
+            sums, rows = sums[~means], rows[~means]
+            # of a mean that is known it is told too, and the mean stays what it is
+            unknown = np.isnan(self._values()[flipped]).all(axis=1)
+            flipped = flipped[~unknown]
+        left = sums[self.filters.offer(sums, rows, at)]
+        told = np.setdiff1d(flipped[self.filters.asked_for(flipped)], left)
+        self.filters.place(told, at)
+        self._send(np.concatenate([left, told]), at)
 
     def _make_places(self) -> None:
         """Let the filters have a place for every key."""
@@ -141,7 +205,11 @@ class AgentState:
         self.passed += len(numbers)
         # at once: what is said of a bound must be said before it is placed anew
         self.outbox.put(self.filters.rows(numbers, at))
-        self._due = self.filters.next_review(at)
+        if len(self._sums):
+            for number in numbers.tolist():
+                if number in self._sums and (absent := self._sums.absent(number, self._values())) is not None:
+                    self.outbox.tell_absent(number, absent, at)
+        self._due = self._next_due(at)
 
     @property
     def keys(self) -> int:
@@ -160,7 +228,8 @@ class AgentState:
     # the hub
 
     def hello(self) -> Message:
-        return {"incarnation": self.incarnation, "applied": self.applied, "keys": self.granted_keys}
+        known = {"incarnation": self.incarnation, "applied": self.applied, "keys": self.granted_keys}
+        return {**known, "sums": len(self._sums)} if len(self._sums) else known
 
     def welcome(self, message: Message, now: int) -> bool:
         """The hub's answer to hello; False where this incarnation cannot go on, and a new one has begun.
@@ -209,13 +278,17 @@ class AgentState:
 
     def start_anew(self, now: int) -> None:
         """A new incarnation with the same keys and current values: to the hub it is an agent that starts."""
-        before = self.filters
+        values, gone = self._values(), self.filters.gone
         self.superseded_before += self.outbox.superseded
         self._begin()
-        if before.size:
-            self.filters.add(before.size)
+        # sums were those of the other log
+        self._keys, kept = self._keys.without_sums()
+        if len(kept):
+            self.filters.add(len(kept))
             # without grants there is nothing to send
-            self.filters.value[:] = before.value
+            self.filters.value[:] = values[kept].ravel()
+            self.filters.since[np.isnan(self.filters.value)] = UNTOLD
+            self.filters.gone[:] = gone[kept]
 
     def next_message(self, now: int) -> Message | None:
         """The next message to the hub on this connection: keys before the rows that name them."""
@@ -227,6 +300,22 @@ class AgentState:
             return message
         batch = self.outbox.next_batch(now)
         return None if batch is None else batch.message()
+
+    def make_sums(self, message: Message, now: int) -> None:
+        """Make these sums of keys, and no others."""
+        self._time = now = self.review(now)
+        fresh, ended = self._sums.set(message["sums"], self._keys.number)
+        self._make_places()
+        for number in ended.tolist():
+            self._means.end(number)
+        self.filters.watch(ended, watched=False)
+        self.filters.watch(fresh)
+        rows = self._sums.rows(fresh, self._values())
+        now_ones = np.array([self._sums.window[number] == 0 for number in fresh.tolist()], bool)
+        self.filters.offer(fresh[now_ones], rows[now_ones], now)
+        for number, row in zip(fresh[~now_ones].tolist(), rows[~now_ones].tolist(), strict=True):
+            self._means.begin(number, self._sums.window[number], row, now)
+        self._due = self._next_due(now)
 
     def grants(self, message: Message, now: int) -> None:
         """Apply grants: what that narrows is told in the same batch as the rows that it causes."""

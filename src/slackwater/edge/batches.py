@@ -27,6 +27,9 @@ def batch_fields(message: Message, columns: int, numbers: Sequence[int]) -> Mess
         raise bad("batch.rows.key", f"numbers of announced keys, below {len(numbers)}", max(local))
     checked["key"] = [numbers[k] for k in local]
     fields: Message = {"sent": field(message, "sent", whole, "a time in microseconds"), **checked}
+    for name, others in (("absent", ("at", "absent")), ("beside", ("curve",))):
+        if name in message:
+            fields[name] = _of_sums(message, name, others, numbers)
     if "narrowed" in message:
         fields["narrowed"] = _narrowed(message)
     if "caught_up" in message:
@@ -34,6 +37,18 @@ def batch_fields(message: Message, columns: int, numbers: Sequence[int]) -> Mess
     if "superseded" in message:
         fields["superseded"] = field(message, "superseded", whole, "a whole number")
     return fields
+
+
+def _of_sums(message: Message, name: str, others: Sequence[str], numbers: Sequence[int]) -> Message:
+    """What is told of sums beside rows, which the hub passes on unread but for the keys."""
+    where = f"batch.{name}"
+    told = field(message, name, _object, "an object of arrays")
+    local = field(told, "key", wholes, "a list of whole numbers", where)
+    columns: Message = {"key": local, **{n: field(told, n, _list, "a list", where) for n in others}}
+    one_length(where, columns)
+    if local and max(local) >= len(numbers):
+        raise bad(f"{where}.key", f"numbers of announced keys, below {len(numbers)}", max(local))
+    return {**columns, "key": [numbers[k] for k in local]}
 
 
 def _narrowed(message: Message) -> Message:

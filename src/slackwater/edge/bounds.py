@@ -21,6 +21,8 @@ _FILLS: dict[str, tuple[float, type[np.generic]]] = {
     "period": (1_000_000, np.int64),
 }
 
+UNTOLD = -1
+
 
 class Bounds:
     """Objects are numbered ``key * columns + column``; all that is promised is in double precision."""
@@ -30,7 +32,7 @@ class Bounds:
     """NaN: none, as for what has no value."""
     slope: Floats
     since: Ints
-    """When the bound was placed."""
+    """When the bound was placed; 0: never, `UNTOLD`: never, though it was offered and has no value."""
     width: Floats
     start: Ints
     shrink: Floats

@@ -109,6 +109,9 @@ def agent(
         str | None,
         typer.Option(help="Send, each second, the rate of the summed values over so long, such as 60s."),
     ] = None,
+    cost: Annotated[
+        float, typer.Option(help="What a message of this agent costs: the dearer, the wider its bounds.")
+    ] = 1.0,
 ) -> None:
     """Send what leaves its bounds: an agent beside the data.
 
@@ -140,9 +143,68 @@ def agent(
             signal.signal(number, lambda *_: stopped.set())
         _log_to_stderr()
         token = token_from(token_file)
-        complete = run_agent(choice, stream=stream, hub=hub, name=name, token=token, ca=ca, stopped=stopped)
+        complete = run_agent(
+            choice, stream=stream, hub=hub, name=name, token=token, ca=ca, cost=cost, stopped=stopped
+        )
     if not complete:
         raise typer.Exit(1)
+
+
+@app.command()
+def forget(
+    stream: Annotated[str, typer.Option(help="The stream, by the name that SQL gives it.")],
+    agent: Annotated[str, typer.Option(help="The agent whose keys are gone, by its name.")],
+    hub: Annotated[str, typer.Option(help="Where the hub is.")] = "ws://127.0.0.1:7400",
+    token_file: TokenFile = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificates to trust, for a hub with wss://.")] = None,
+) -> None:
+    """Withdraw the keys of an agent that nobody answers for any more.
+
+    Of an agent that is not connected all keys; of one that is, those that it has not seen since it started.
+    They count in no answer from then on. A key that comes back counts again.
+    """
+    with plain_errors():
+        from slackwater.edge.operator_link import OperatorLink
+
+        with OperatorLink(hub, stream, token=token_from(token_file), ca=ca) as link:
+            keys, connected = link.withdraw(agent)
+        state = "is connected: its other keys stay" if connected else "is not connected"
+        typer.echo(f"withdrew {keys} key(s) of agent {agent!r} of stream {stream!r}, which {state}")
+
+
+@app.command()
+def deadbands(
+    stream: Annotated[str, typer.Option(help="The stream, by the name that SQL gives it.")],
+    hub: Annotated[str, typer.Option(help="Where the hub is.")] = "ws://127.0.0.1:7400",
+    token_file: TokenFile = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificates to trust, for a hub with wss://.")] = None,
+    format: Annotated[str, typer.Option(help="json or csv.")] = "json",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file, replaced at once; else it is printed.")
+    ] = None,
+) -> None:
+    """Write the widths in use as deadbands, for devices that cannot run an agent.
+
+    A device sends a value that is further than its deadband from the one that it sent last.
+    """
+    with plain_errors():
+        from slackwater.edge.deadbands import export, write_csv, write_json
+        from slackwater.edge.operator_link import OperatorLink
+
+        writers = {"json": write_json, "csv": write_csv}
+        if format not in writers:
+            raise SourceError(f"--format: expected json or csv, got {format!r}")
+        with OperatorLink(hub, stream, token=token_from(token_file), ca=ca) as link:
+            exported = export(link, stream)
+            if output is None:
+                writers[format](exported, sys.stdout)
+                return
+            # whoever reads it never sees half of it
+            temporary = output.with_name(f".{output.name}.new")
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                count = writers[format](exported, file)
+            temporary.replace(output)
+            typer.echo(f"wrote {count} deadbands to {output}")
 
 
 @app.command()

@@ -19,6 +19,7 @@ from slackwater.edge.messages import (
     BadMessage,
     Message,
     bad,
+    cost_of,
     decode,
     field,
     label,
@@ -28,6 +29,7 @@ from slackwater.edge.messages import (
 from slackwater.edge.streams import Stream
 
 PING_S = 10.0
+COST = "what a message costs relative to 1, from 1e-9 to 1e9"
 
 
 class AgentConnection:
@@ -44,6 +46,8 @@ class AgentConnection:
         self.granted = (
             field(hello, "keys", whole, "the number of keys whose grants it has") if "keys" in hello else 0
         )
+        self.sums = field(hello, "sums", whole, "the number of sums that it makes") if "sums" in hello else 0
+        self.cost = field(hello, "cost", cost_of, COST) if "cost" in hello else 1.0
         self.sign = stream.now()
         """Hub time of the last sign of life."""
         self.clean = False
@@ -63,7 +67,8 @@ class AgentConnection:
         self.granted = min(self.granted, keys)
         stream.agents[self.agent] = self
         self.down.begin(received)
-        position = stream.append("joined", agent=self.agent, incarnation=self.incarnation, keys=keys)
+        paid: Message = {} if self.cost == 1 else {"cost": self.cost}
+        position = stream.append("joined", agent=self.agent, incarnation=self.incarnation, keys=keys, **paid)
         declared = stream.registry.declared
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -72,6 +77,9 @@ class AgentConnection:
             shape = declared.message() if declared else None
             await self.down.send({"type": "welcome", "declared": shape, **welcome})
             self._cover(0, keys)
+            if self.sums:
+                # some of them may have ended meanwhile
+                self.down.sums(again=True)
             tasks = [asyncio.create_task(self.down.run()), asyncio.create_task(self._watch())]
             async for raw in self.socket:
                 self.sign = stream.now()
@@ -140,6 +148,9 @@ class AgentConnection:
         self.down.grants(had, again=True)
         self.down.grants(registry.grants.objects(numbers[max(0, self.granted - first) :]))
         self.down.cover(end)
+        if registry.sums.of(self.agent):
+            # it may have what it needs for a sum now
+            self.down.sums()
 
     def _take(self, message: Message) -> None:
         kinds: dict[str, Callable[[Message], None]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random as randomness
 import ssl
 import threading
@@ -31,6 +32,9 @@ from slackwater.edge.uplink import delay
 from slackwater.edge.widths import Grants
 
 GRANTS_PER_REQUEST = 50_000
+MEMBERS_PER_REQUEST = 500_000
+
+logger = logging.getLogger(__name__)
 Ints = NDArray[np.int64]
 Entry = dict[str, Any]
 
@@ -69,9 +73,10 @@ class CoordinatorLink:
     """The connection of one coordinator to the hub of a stream.
 
     The first hello raises the generation. A connection that breaks is made again with the same generation,
-    for up to ``patience`` seconds; if another coordinator came meanwhile, this one is `Fenced`, now and for
-    every later call. `grant` is not repeated when the connection breaks before the answer: it raises
-    `Disconnected`, and the log tells whether it was carried out. All else can be asked twice, and is.
+    for up to ``patience`` seconds, or if ``endless`` until the hub is there again or `give_up` is called; if
+    another coordinator came meanwhile, this one is `Fenced`, now and for every later call. `grant` is not
+    repeated when the connection breaks before the answer: it raises `Disconnected`, and the log tells whether
+    it was carried out. All else can be asked twice, and is.
     """
 
     def __init__(
@@ -84,8 +89,10 @@ class CoordinatorLink:
         ca: Path | None = None,
         timeout: float = 30.0,
         patience: float = 60.0,
+        endless: bool = False,
         random: Callable[[], float] = randomness.random,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] | None = None,
     ) -> None:
         self._hub = hub
         self._stream = stream
@@ -94,8 +101,11 @@ class CoordinatorLink:
         self._tls = ssl.create_default_context(cafile=ca) if hub.startswith("wss://") else None
         self._timeout = timeout
         self._patience = patience
+        self._endless = endless
+        self._given_up = threading.Event()
         self._random = random
-        self._sleep = sleep
+        self._clock = clock
+        self._sleep = self._given_up.wait if sleep is None else sleep
         self._lock = threading.RLock()
         self._socket: ClientConnection | None = None
         self._welcome: Welcome | None = None
@@ -148,6 +158,28 @@ class CoordinatorLink:
             starts += answer["start"]
         return Granted(np.array(positions, np.int64), np.array(starts, np.int64))
 
+    def form(
+        self,
+        agent: str,
+        members: list[list[int]],
+        scope: list[str],
+        window: list[int],
+        dropped: list[int],
+    ) -> list[int]:
+        """Have an agent make sums of keys of its own, or no longer; the numbers of the new ones.
+
+        Not repeated when the connection breaks, as with `grant`.
+        """
+        numbers: list[int] = []
+        for first, last in _pieces(members):
+            with self._lock:
+                request = {"type": "form", "generation": self.connect().generation, "agent": agent}
+                request |= {"members": members[first:last], "scope": scope[first:last]}
+                request["window"] = window[first:last]
+                request["dropped"] = dropped if first == 0 else []
+                numbers += self._ask(request, again=False)["sums"]
+        return numbers
+
     def forget(self, through: int) -> int:
         """Entries before ``through`` will not be read again; gives the oldest that still can be."""
         begin: int = self._ask({"type": "forget", "through": through})["begin"]
@@ -157,6 +189,10 @@ class CoordinatorLink:
         """Counts of the hub for this stream: agents, keys, messages, bytes, queues, the log."""
         answer = self._ask({"type": "status"})
         return {name: value for name, value in answer.items() if name not in ("type", "id")}
+
+    def give_up(self) -> None:
+        """Wait no longer for a hub that is not there, from any thread; requests that need not wait go on."""
+        self._given_up.set()
 
     def close(self) -> None:
         with self._lock:
@@ -173,7 +209,7 @@ class CoordinatorLink:
 
     def _ask(self, request: Message, *, again: bool = True) -> Message:
         with self._lock:
-            deadline = time.monotonic() + self._patience
+            began, breaks = self._clock(), 0
             while True:
                 socket = self._connected()
                 self._asked += 1
@@ -183,9 +219,12 @@ class CoordinatorLink:
                         pass
                 except (ConnectionClosed, TimeoutError, OSError) as error:
                     self._drop()
-                    if not again or time.monotonic() > deadline:
-                        what = f"the hub at {self._hub} was lost during {request['type']}"
-                        raise Disconnected(f"{what}: {error}") from None
+                    trouble = f"the hub at {self._hub} was lost during {request['type']}: {error}"
+                    if not again:
+                        raise Disconnected(trouble) from None
+                    if breaks:
+                        self._pause(breaks, began, trouble)
+                    breaks += 1
                     continue
                 if answer["type"] == "refused":
                     raise Refused(f"the hub refused {request['type']}: {answer['reason']}")
@@ -208,19 +247,29 @@ class CoordinatorLink:
     def _connected(self) -> ClientConnection:
         if self._fenced:
             raise self._fence()
-        attempt = 0
-        deadline = time.monotonic() + self._patience
+        began, attempt = self._clock(), 0
         while self._socket is None:
             try:
                 self._open()
             except (InvalidHandshake, ConnectionClosed, TimeoutError, OSError) as error:
                 self._drop()
                 attempt += 1
-                pause = delay(attempt, self._random)
-                if time.monotonic() + pause > deadline:
-                    raise Disconnected(f"cannot reach the hub at {self._hub}: {error}") from None
-                self._sleep(pause)
+                self._pause(attempt, began, f"cannot reach the hub at {self._hub}: {error}")
+            else:
+                if attempt and self._endless:
+                    logger.warning("the hub at %s is there again: going on", self._hub)
         return self._socket
+
+    def _pause(self, attempt: int, began: float, trouble: str) -> None:
+        """Wait before the next attempt, or raise if it is not to be waited for any longer."""
+        pause, waited = delay(attempt, self._random), self._clock() - began
+        # a hub that was never there is a wrong address, as a rule
+        patient = self._endless and self._welcome is not None
+        if self._given_up.is_set() or (not patient and waited + pause > self._patience):
+            raise Disconnected(trouble)
+        if patient:
+            logger.warning("%s; trying again, %.0f s so far", trouble, waited)
+        self._sleep(pause)
 
     def _open(self) -> None:
         self._socket = connect(
@@ -246,3 +295,14 @@ class CoordinatorLink:
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close()
+
+
+def _pieces(members: list[list[int]]) -> list[tuple[int, int]]:
+    """Stretches of sums that fit a request each."""
+    found, first, held = [], 0, 0
+    for place, some in enumerate(members):
+        if place > first and held + len(some) > MEMBERS_PER_REQUEST:
+            found.append((first, place))
+            first, held = place, 0
+        held += len(some)
+    return [*found, (first, len(members))]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from slackwater.edge.messages import nullable
-from slackwater.edge.widths import Floats
+from slackwater.edge.widths import Bools, Floats
 
 Curve = list[Any]
 """The response curve of an object as it is told: its lowest rung, seconds watched, and rates by rung."""
@@ -21,12 +21,15 @@ def riders(
 ) -> list[dict[str, Any] | None]:
     """By row: ``c`` centres and ``s`` slopes, where they are not the values and 0, and ``r`` the curves.
 
+    ``g`` says of a key that it is gone: its slopes are NaN.
+
     >>> one = np.array([[1.0]])
     >>> riders(one, one + 0.5, 0 * one, [None]), riders(one, one, 0 * one, [None])
     ([{'c': [1.5]}], [None])
     """
     leaning = ((centre != values) & ~np.isnan(values)).any(axis=1)
-    climbing = (slope != 0).any(axis=1)
+    gone: Bools = np.asarray(np.isnan(slope).any(axis=1))
+    climbing = (slope != 0).any(axis=1) & ~gone
     found: list[dict[str, Any] | None] = [None] * len(values)
     for place in np.flatnonzero(leaning | climbing).tolist():
         rider: dict[str, Any] = {}
@@ -35,8 +38,10 @@ def riders(
         if climbing[place]:
             rider["s"] = slope[place].tolist()
         found[place] = rider
+    for place in np.flatnonzero(gone).tolist():
+        found[place] = {"g": True}
     for place, curve in enumerate(curves):
-        if curve is not None:
+        if curve is not None and not gone[place]:
             found[place] = {**(found[place] or {}), "r": curve}
     return found
 

@@ -42,6 +42,9 @@ class Deliveries:
         self._skipped: Ints = np.empty(0, np.int64)
         """Objects of which the agent may never hear of an older grant."""
         self._covered = self._told_covered = -1
+        self._sums = False
+        """Whether the agent is to be told which sums it makes."""
+        self._told_sums: Message | None = {"type": "sums", "sums": []}
 
     def begin(self, received: int) -> None:
         """The agent knows from its welcome that the hub has batches up to this one."""
@@ -67,6 +70,12 @@ class Deliveries:
     def cover(self, keys: int) -> None:
         """With the grants that wait now, the agent has all there is for its first ``keys`` keys."""
         self._covered = keys
+        self._wake.set()
+
+    def sums(self, *, again: bool = False) -> None:
+        """The sums that the agent is to make, or can, may be others now; ``again``: it has some already."""
+        self._sums = True
+        self._told_sums = None if again else self._told_sums
         self._wake.set()
 
     def declare(self, declared: Declared, *, changed: bool) -> None:
@@ -113,9 +122,21 @@ class Deliveries:
         if self._received > self._told:
             self._told = self._received
             await self.send({"type": "received", "number": self._told})
+        if self._sums:
+            await self._send_sums()
         if self._objects or self._covered > self._told_covered:
             await self._send_grants()
         return True
+
+    async def _send_sums(self) -> None:
+        """All sums that the agent can make: what it has and is not named any more has ended."""
+        self._sums = False
+        sums = [list(told) for told in self._stream.registry.sums_of(self._agent)]
+        message: Message = {"type": "sums", "sums": sums}
+        await self._stream.durable(self._stream.log.end)
+        if message != self._told_sums:
+            self._told_sums = message
+            await self.send(message)
 
     async def _send_grants(self) -> None:
         """All grants that wait, in the order of their positions, so that `applied` is one number."""

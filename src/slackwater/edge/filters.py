@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.edge.bounds import Bounds
+from slackwater.edge.arrays import with_room
+from slackwater.edge.bounds import UNTOLD, Bounds
 from slackwater.edge.curves import Curve, riders
 from slackwater.edge.following import TREND_STEP, climbing, moved, next_step
 from slackwater.edge.rows import Rows
@@ -30,22 +31,49 @@ _PIECE = 8_192
 
 
 class Filters(Bounds):
-    """The bounds of all objects of one agent. Without a grant a width is infinite: nothing is sent."""
+    """The bounds of all objects of one agent. Without a grant a width is infinite: nothing is sent.
 
-    def __init__(self, columns: int, *, period: float = PERIOD_S, follow: bool = True) -> None:
+    ``period``: in seconds; without one what is counted fades by the periods that grants come with.
+    """
+
+    def __init__(self, columns: int, *, period: float | None = None, follow: bool = True) -> None:
         super().__init__(columns)
-        self._tracks = Tracks(period) if follow else None
+        self._tracks = Tracks(PERIOD_S if period is None else period) if follow else None
+        self._fits = period is None
+        """Whether periods are those that grants come with."""
         self._waiting = Grants.none()
         self._periods: set[int] = set()
         """With which widths shrink; some may have gone since the last review."""
         self._climbs = False
         """Whether bounds move; they may have ceased to since the last review."""
+        self._watched: Bools = np.zeros(0, bool)
+        """By key, as far as there are any: whether it is watched though nobody asks for it yet."""
+        self._gone: Bools = np.empty(0, bool)
 
     def add(self, count: int) -> None:
         """Make places for more keys, which have no value yet."""
+        before = self.size
         super().add(count)
+        self._gone = with_room(self._gone, before, self.size)
+        self._gone[before : self.size] = False
         if self._tracks is not None:
             self._tracks.grow(self.size * self.columns)
+
+    @property
+    def gone(self) -> Bools:
+        """By key: whether it was withdrawn, and has not come back since."""
+        return self._gone[: self.size]
+
+    def withdraw(self, key: int, now: int) -> bool:
+        """A key is there no more: whether that is to be sent. It is back with its next value."""
+        if self._gone[key]:
+            return False
+        self._begin_waiting(now)
+        self._gone[key] = True
+        objects = np.arange(key * self.columns, (key + 1) * self.columns)
+        self.value[objects] = np.nan
+        self._place(objects, now)
+        return True
 
     def grant(self, grants: Grants, now: int) -> Bools:
         """Take grants; which of them narrowed a bound, and must be acknowledged.
@@ -81,6 +109,9 @@ class Filters(Bounds):
     def _use(self, grants: Grants) -> None:
         self.take(grants)
         self._periods.update(np.unique(grants.period[grants.shrink > 0]).tolist())
+        if self._fits and self._tracks is not None and len(grants):
+            # whoever grants last knows the time scale of the data best
+            self._tracks.fit(int(grants.period[np.argmax(grants.start)]))
 
     def _begin_waiting(self, now: int) -> None:
         if len(self._waiting):
@@ -92,7 +123,7 @@ class Filters(Bounds):
         """New values of keys, by column (NaN: none); the places of those rows that must be sent.
 
         Each key comes once. A row is sent when one of its objects is outside its bound, and all of its bounds
-        are placed anew.
+        are placed anew. What is back after it was withdrawn is sent at any width.
         """
         self._begin_waiting(now)
         pieces = range(0, len(key), _PIECE)
@@ -103,32 +134,46 @@ class Filters(Bounds):
         objects, new = self.objects(key).ravel(), values.ravel()
         before = self.value[objects]
         self.value[objects] = new
+        if (none := np.isnan(new)).any():
+            empty = objects[none]
+            self.since[empty[self.since[empty] == 0]] = UNTOLD
         widths = self.widths(objects, now)
         if self._tracks is not None:
-            # what somebody asks for is watched
+            # what somebody asks for is watched, and what somebody may
             some = np.isfinite(widths) & ~np.isnan(new)
+            if len(self._watched):
+                beside = np.flatnonzero(key < len(self._watched))
+                beside = beside[self._watched[key[beside]]]
+                places = self._columns_of(beside)
+                some[places] = ~np.isnan(new[places])
             if some.any():
                 self._tracks.offer(objects[some], before[some], new[some], widths[some], now)
-        places = np.flatnonzero(self._outside(objects, widths, now))
+        back = self._gone[key]
+        self._gone[key] = False
+        places = np.flatnonzero(self._outside(objects, widths, now) | back)
         self._place(self.objects(key[places]).ravel(), now)
         return places
 
     def offer_one(self, key: int, values: list[float], now: int) -> bool:
         """`offer` of one key: whether it must be sent."""
         self._begin_waiting(now)
-        outside = False
+        outside = bool(self._gone[key])
+        self._gone[key] = False
         first = key * self.columns
         for place, value in enumerate(values, first):
             before = self.value.item(place)
             self.value[place] = value
+            if value != value and not self.since.item(place):
+                self.since[place] = UNTOLD
             width = self.width.item(place)
             if width == math.inf:
+                # the watched are sums, which come many at a time
                 continue
             if (shrink := self.shrink.item(place)) > 0:
                 width = one_width_at(width, self.start.item(place), shrink, self.period.item(place), now)
             centre = self.centre.item(place)
             if value != value:
-                outside |= centre == centre
+                outside |= centre == centre or self.since.item(place) == UNTOLD
                 continue
             if self._tracks is not None:
                 self._tracks.offer_one(place, before, value, width, now)
@@ -138,6 +183,41 @@ class Filters(Bounds):
         if outside:
             self._place(np.arange(first, first + self.columns), now)
         return outside
+
+    def _columns_of(self, rows: Ints) -> Ints:
+        """The places of the columns of some rows."""
+        found: Ints = (rows[:, None] * self.columns + np.arange(self.columns)).ravel()
+        return found
+
+    def watch(self, key: Ints, *, watched: bool = True) -> None:
+        """Find out what keys would send, though nobody asks for them; or no longer."""
+        if not len(key):
+            return
+        if int(key.max()) >= len(self._watched):
+            self._watched = np.concatenate(
+                [self._watched, np.zeros(int(key.max()) + 1 - len(self._watched), bool)]
+            )
+        self._watched[key] = watched
+
+    def asked_for(self, key: Ints) -> Bools:
+        """Of which keys somebody has asked for a column."""
+        found: Bools = np.any(np.isfinite(self.width[self.objects(key)]), axis=1)
+        return found
+
+    def place(self, key: Ints, now: int) -> None:
+        """Place the bounds of keys anew, which are sent whatever their values are."""
+        self._place(self.objects(key).ravel(), now)
+
+    def beside(self, now: int) -> tuple[Ints, list[list[Curve]]]:
+        """The response curves of keys that are watched and not asked for; of each at most once a period."""
+        keys = np.flatnonzero(self._watched)
+        keys = keys[~self.asked_for(keys)]
+        if self._tracks is None or not len(keys):
+            return keys[:0], []
+        objects = self.objects(keys)
+        curves = self._tracks.curves(objects, np.full(objects.shape, now))
+        told = [place for place, curve in enumerate(curves) if curve is not None]
+        return keys[told], [curve for curve in curves if curve is not None]
 
     def review(self, now: int, key: Ints | None = None) -> Ints:
         """The keys that must be sent as they are, since widths have shrunk or bounds have moved on.
@@ -174,9 +254,9 @@ class Filters(Bounds):
         values = self.value[objects]
         with np.errstate(over="ignore", invalid="ignore"):
             centre = moved(self.centre[objects], self.slope[objects], self.since[objects], now)
-            # a value that has come or gone is told at any finite width
-            gone = np.isnan(values)
-            left = ~(np.abs(values - centre) <= widths / 2) & ~(gone & np.isnan(centre))
+            # a value that has come or gone is told at any finite width, and so is that there never was one
+            none = np.isnan(values) & np.isnan(centre) & (self.since[objects] != UNTOLD)
+            left = ~(np.abs(values - centre) <= widths / 2) & ~none
         found: Bools = np.any((np.isfinite(widths) & left).reshape(-1, self.columns), axis=1)
         return found
 
@@ -195,7 +275,8 @@ class Filters(Bounds):
         """The rows of some keys, with their bounds as they are placed."""
         objects = self.objects(key)
         times = np.full(len(key), at, np.int64)
-        return Rows(key, times, self.value[objects], self.centre[objects], self.slope[objects])
+        slope = np.where(self._gone[key][:, None], np.nan, self.slope[objects])
+        return Rows(key, times, self.value[objects], self.centre[objects], slope)
 
     def response(self, key: Ints, now: int | None = None) -> list[dict[str, Any] | None]:
         """What rides on the rows of some keys: where their bounds are, and their response curves."""

@@ -36,8 +36,9 @@ from slackwater.edge.messages import (
     text,
     whole,
 )
+from slackwater.edge.operators import OperatorConnection
 from slackwater.edge.requests import CoordinatorConnection
-from slackwater.edge.streams import Stream
+from slackwater.edge.streams import Stopping, Stream
 from slackwater.errors import SourceError, StateError
 
 HELLO_S = 10.0
@@ -181,6 +182,8 @@ class Hub:
             await self._connection(socket, decode(raw)).serve()
         except TimeoutError:
             reason = f"expected hello within {HELLO_S:.0f} seconds, got nothing"
+        except Stopping:
+            return
         except (BadMessage, StateError) as error:
             reason = str(error)
         except ConnectionClosed:
@@ -191,7 +194,7 @@ class Hub:
 
     def _connection(
         self, socket: ServerConnection, hello: Message
-    ) -> AgentConnection | CoordinatorConnection:
+    ) -> AgentConnection | CoordinatorConnection | OperatorConnection:
         if hello["type"] != "hello":
             raise bad("message.type", "hello first", hello["type"])
         # the token before all else: who does not know it learns nothing
@@ -204,12 +207,17 @@ class Hub:
                 f"hello.version: this hub speaks version {VERSION} of the protocol, not {version}: "
                 "install the same release on both sides"
             )
-        role = field(hello, "role", text, "agent or coordinator")
-        if role not in ("agent", "coordinator"):
-            raise bad("hello.role", "agent or coordinator", role)
+        role = field(hello, "role", text, "agent, coordinator or operator")
+        if role not in ("agent", "coordinator", "operator"):
+            raise bad("hello.role", "agent, coordinator or operator", role)
         name = field(hello, "stream", name_of, "the name of a stream: letters, digits, _ - and .")
         if role == "agent":
             return AgentConnection(self._stream(name), socket, hello, ping_s=self._ping_s)
+        if role == "operator":
+            if name not in self.streams:
+                there = ", ".join(sorted(self.streams)) or "none"
+                raise BadMessage(f"there is no stream {name!r} at this hub; there are: {there}")
+            return OperatorConnection(self._stream(name), socket)
         return CoordinatorConnection(self._stream(name), socket, hello)
 
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from slackwater.edge.messages import Key, Message, Scalar, parts_of
+from slackwater.edge.messages import Key, Message, Scalar, SumName, parts_of
 from slackwater.edge.widths import Ints
 
 KEYS_PER_MESSAGE = 10_000
 BYTES_PER_MESSAGE = 1 << 20
-_TEXT, _PARTS = b"t", b"p"
+_TEXT, _PARTS, _SUM = b"t", b"p", b"s"
 
 
 class Keys:
@@ -35,7 +35,9 @@ class Keys:
 
     def number(self, key: Key) -> int:
         """The number of a key, a new one if it is new."""
-        name = _name(key)
+        return self._add(_name(key))
+
+    def _add(self, name: bytes) -> int:
         place = self._place(name)
         number = self._table[place]
         if number < 0:
@@ -73,6 +75,16 @@ class Keys:
     def _held(self, number: int) -> bytes:
         return bytes(self._names[self._ends[number] : self._ends[number + 1]])
 
+    def without_sums(self) -> tuple[Keys, Ints]:
+        """The keys that are no sums, numbered anew in their order, and what their numbers were."""
+        kept, numbers = Keys(), []
+        for number in range(len(self)):
+            name = self._held(number)
+            if not name.startswith(_SUM):
+                kept._add(name)
+                numbers.append(number)
+        return kept, np.array(numbers, np.int64)
+
     def message(self, first: int) -> Message:
         """The names of keys from a number on, as the hub is told: as many as make a message."""
         last = min(first + KEYS_PER_MESSAGE, len(self))
@@ -100,7 +112,9 @@ def turns(numbers: Ints) -> Iterator[Ints]:
 def _name(key: Key) -> bytes:
     if isinstance(key, str):
         return _TEXT + key.encode()
-    parts = [_plain(part) for part in parts_of(key)]
+    if isinstance(key, SumName):
+        return _SUM + str(key.number).encode()
+    parts = [_plain(part) for part in (key if isinstance(key, tuple) else (key,))]
     return _PARTS + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -109,8 +123,10 @@ def _plain(part: Scalar) -> Scalar:
     return int(part) if isinstance(part, float) and part.is_integer() and abs(part) < 2.0**63 else part
 
 
-def _parts(name: bytes) -> list[Scalar]:
+def _parts(name: bytes) -> list[Scalar] | dict[str, int]:
     if name.startswith(_TEXT):
         return [name[1:].decode()]
+    if name.startswith(_SUM):
+        return parts_of(SumName(int(name[1:])))
     parts: list[Scalar] = json.loads(name[1:])
     return parts

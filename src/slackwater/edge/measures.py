@@ -57,6 +57,13 @@ class MovingRate:
         # NaN is no value, and adds nothing
         self._sums[number, self._current % self._slots] += np.nan_to_num(np.asarray(values, np.float64))
 
+    def forget(self, key: object) -> None:
+        """Tell no rates of a key any more; added to again, it begins anew."""
+        number = self._numbers.pop(key, None)
+        if number is not None:
+            self._sums = np.delete(self._sums, number, axis=0)
+            self._numbers = {other: place for place, other in enumerate(self._numbers)}
+
     def steps(self, now: int) -> list[tuple[int, list[object], NDArray[np.float64]]]:
         """Time, keys and rates of every step that has ended by ``now`` and was not told yet.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,7 +29,17 @@ LONGEST_TEXT = 4_096
 T = TypeVar("T")
 Message = dict[str, Any]
 Scalar = str | int | float
-Key = Scalar | tuple[Scalar, ...]
+KINDS = {"text": "a text", "whole": "a whole number", "number": "a number"}
+
+
+@dataclass(frozen=True)
+class SumName:
+    """The name of a key that an agent makes, the sum of others; numbered by the position that defined it."""
+
+    number: int
+
+
+Key = Scalar | tuple[Scalar, ...] | SumName
 """A key as it is held: bare where the stream has one KEY column (a tuple costs 48 bytes), else a tuple."""
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -58,9 +68,28 @@ class Declared:
 
     key: tuple[str, ...]
     columns: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    """What the parts of a key are: text, whole or number; empty: any of them."""
 
     def message(self) -> Message:
-        return {"key": list(self.key), "columns": list(self.columns)}
+        kinds = {"kinds": list(self.kinds)} if self.kinds else {}
+        return {"key": list(self.key), "columns": list(self.columns), **kinds}
+
+    def unfit(self, parts: Sequence[Scalar]) -> str | None:
+        """What is wrong with the parts of a key, if anything is.
+
+        >>> Declared(("host", "port"), ("load",), ("text", "whole")).unfit(["web-1", "http"])
+        "port is a whole number, got 'http'"
+        """
+        for name, kind, part in zip(self.key, self.kinds, parts, strict=False):
+            fits = {
+                "text": isinstance(part, str),
+                "whole": isinstance(part, int) or (isinstance(part, float) and part.is_integer()),
+                "number": not isinstance(part, str),
+            }[kind]
+            if not fits:
+                return f"{name} is {KINDS[kind]}, got {part!r}"
+        return None
 
     @staticmethod
     def parse(value: Any, where: str = "declared") -> Declared:
@@ -70,7 +99,14 @@ class Declared:
         columns = field(value, "columns", names, "a list of distinct names", where)
         if set(key) & set(columns):
             raise bad(where, "key and value columns of different names", value)
-        return Declared(tuple(key), tuple(columns))
+        kinds = value.get("kinds", [])
+        if (
+            not isinstance(kinds, list)
+            or len(kinds) not in (0, len(key))
+            or any(k not in KINDS for k in kinds)
+        ):
+            raise bad(f"{where}.kinds", f"one of {', '.join(KINDS)} for each KEY column", kinds)
+        return Declared(tuple(key), tuple(columns), tuple(kinds))
 
 
 def bad(where: str, expected: str, got: object) -> BadMessage:
@@ -143,6 +179,15 @@ def label(value: Any) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable() else None
 
 
+def cost_of(value: Any) -> float | None:
+    """What a message costs, relative to 1: within what sums and products of many such can hold.
+
+    >>> cost_of(5), cost_of(0), cost_of("5"), cost_of(float("nan"))
+    (5.0, None, None, None)
+    """
+    return float(value) if number(value) and 1e-9 <= value <= 1e9 else None
+
+
 def flag(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -203,9 +248,12 @@ def _writable(value: str) -> bool:
 def key_parts(value: Any, declared: Declared, where: str) -> Key:
     """A key as it is held, from its parts; the error names the KEY columns.
 
-    >>> key_parts(["web-1"], Declared(("host",), ("load",)), "keys")
-    'web-1'
+    >>> shape = Declared(("host",), ("load",))
+    >>> key_parts(["web-1"], shape, "keys"), key_parts({"sum": 7}, shape, "keys")
+    ('web-1', SumName(number=7))
     """
+    if isinstance(value, dict) and value.keys() == {"sum"}:
+        return SumName(field(value, "sum", whole, "the number of a sum", where))
     if not isinstance(value, list | tuple) or len(value) != len(declared.key):
         parts = ", ".join(declared.key)
         raise bad(where, f"a key of {len(declared.key)} part(s) ({parts})", value)
@@ -215,7 +263,10 @@ def key_parts(value: Any, declared: Declared, where: str) -> Key:
     return value[0] if len(value) == 1 else tuple(value)
 
 
-def parts_of(key: Key) -> list[Scalar]:
+def parts_of(key: Key) -> list[Scalar] | dict[str, int]:
+    """A key as messages have it: its parts, or what it is the sum of."""
+    if isinstance(key, SumName):
+        return {"sum": key.number}
     return list(key) if isinstance(key, tuple) else [key]
 
 

@@ -9,14 +9,15 @@ in arrays; Python objects are made of what is sent, a batch at a time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
 from slackwater.edge.curves import Curve
 from slackwater.edge.messages import Message
-from slackwater.edge.rows import SMALL, Rows, joined, no_curves, pieces, tied
+from slackwater.edge.rows import SMALL, Rows, joined, pieces, tied
+from slackwater.edge.sums import Absent
 from slackwater.edge.widths import Ints
 
 ROWS_PER_BATCH = 2_000
@@ -34,6 +35,37 @@ class Narrowed:
 
 
 @dataclass(frozen=True)
+class ToldAbsent:
+    """The members of a sum that have no value since a time."""
+
+    key: int
+    absent: Absent
+    at: int
+    after: int
+    """As with `Narrowed`."""
+
+
+class Curves(Protocol):
+    """The response curves as they are when a batch is made: they speak of no single row."""
+
+    def curves(self, key: Ints) -> list[list[Curve] | None]:
+        """Of keys that are sent."""
+
+    def beside(self, now: int) -> tuple[Ints, list[list[Curve]]]:
+        """Of keys that are not."""
+
+
+class NoCurves:
+    """Nothing rides on rows."""
+
+    def curves(self, key: Ints) -> list[list[Curve] | None]:
+        return [None] * len(key)
+
+    def beside(self, now: int) -> tuple[Ints, list[list[Curve]]]:
+        return np.empty(0, np.int64), []
+
+
+@dataclass(frozen=True)
 class Batch:
     """A numbered batch: sent again it is the same, but for ``caught_up``, which speaks of one connection."""
 
@@ -44,6 +76,8 @@ class Batch:
     narrowed: list[Narrowed]
     caught_up: bool
     superseded: int
+    absent: list[ToldAbsent]
+    beside: tuple[Ints, list[list[Curve]]]
 
     def message(self) -> Message:
         message: Message = {"type": "batch", "number": self.number, "sent": self.sent}
@@ -52,6 +86,14 @@ class Batch:
             position = [p for narrowed in self.narrowed for p in narrowed.position.tolist()]
             at = [narrowed.at for narrowed in self.narrowed for _ in narrowed.position]
             message["narrowed"] = {"position": position, "at": at}
+        if self.absent:
+            message["absent"] = {
+                "key": [told.key for told in self.absent],
+                "at": [told.at for told in self.absent],
+                "absent": [told.absent for told in self.absent],
+            }
+        if len(self.beside[0]):
+            message["beside"] = {"key": self.beside[0].tolist(), "curve": self.beside[1]}
         if self.caught_up:
             message["caught_up"] = True
         if self.superseded:
@@ -66,8 +108,7 @@ class Outbox:
     columns: int
     limit: int
     rows_per_batch: int = ROWS_PER_BATCH
-    curves: Callable[[Ints], list[list[Curve] | None]] = no_curves
-    """The response curves of keys as they are when a batch is made: they speak of no single row."""
+    curves: Curves = field(default_factory=NoCurves)
     superseded: int = 0
     """Rows that newer ones of the same key have replaced."""
     acknowledged: int = 0
@@ -80,6 +121,7 @@ class Outbox:
     """How many of the last pieces are small."""
     _next_thinning: int = 0
     _narrowed: deque[Narrowed] = field(default_factory=deque)
+    _absent: deque[ToldAbsent] = field(default_factory=deque)
     _caught_up: int | None = None
     """How many rows were put in when all was caught up, until that is said."""
     _untold: int = 0
@@ -126,6 +168,7 @@ class Outbox:
         self._taken += gone
         # counts of rows are of another order now: what follows some rows follows all that are here
         self._narrowed = deque(replace(narrowed, after=self._put) for narrowed in self._narrowed)
+        self._absent = deque(replace(told, after=self._put) for told in self._absent)
         self._caught_up = None if self._caught_up is None else self._put
         # not again before as many have come as stayed, so that it stays cheap with many keys
         self._next_thinning = max(self.limit, 2 * stayed)
@@ -134,6 +177,10 @@ class Outbox:
         """Grants were narrower than what was in use: told with the rows that this caused."""
         if len(position):
             self._narrowed.append(Narrowed(position, at, self._put))
+
+    def tell_absent(self, key: int, absent: Absent, at: int) -> None:
+        """Of a sum, its members without a value: told with the row that this caused."""
+        self._absent.append(ToldAbsent(key, absent, at, self._put))
 
     def catch_up(self) -> None:
         """All rows up to now are here, and none is missing: said with the last of them."""
@@ -148,9 +195,13 @@ class Outbox:
             return None
         rows = self._take()
         narrowed = self._take_narrowed()
+        absent: list[ToldAbsent] = []
+        while self._absent and self._absent[0].after <= self._taken:
+            absent.append(self._absent.popleft())
         caught_up = self._caught_up is not None and self._taken >= self._caught_up and not self._narrowed
         self._number += 1
-        batch = Batch(self._number, now, rows, self.curves(rows.key), narrowed, caught_up, self._untold)
+        curves, beside = self.curves.curves(rows.key), self.curves.beside(now)
+        batch = Batch(self._number, now, rows, curves, narrowed, caught_up, self._untold, absent, beside)
         self._untold = 0
         self._caught_up = None if caught_up else self._caught_up
         self._under_way.append(batch)
@@ -209,7 +260,7 @@ class Outbox:
     @property
     def empty_handed(self) -> bool:
         """Whether there is nothing to make a batch of."""
-        return not self.waiting and not self._narrowed and self._caught_up is None
+        return not self.waiting and not self._narrowed and not self._absent and self._caught_up is None
 
     @property
     def done(self) -> bool:

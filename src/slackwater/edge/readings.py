@@ -27,7 +27,9 @@ COUNTERS = ("bytes_recv", "bytes_sent", "packets_recv", "packets_sent")
 POLL_S = 0.2
 LONGEST_LINE = 1 << 20
 
-Reading = tuple[Key, dict[str, float | None]]
+Reading = tuple[Key, dict[str, float | None] | None]
+"""A key and its values; None: it is withdrawn."""
+WITHDRAWN = "withdrawn"
 Pause = Callable[[float], bool]
 """Wait for so many seconds; True if it is time to end."""
 
@@ -59,9 +61,23 @@ class LineReader:
             raise ValueError(f"expected a JSON object, got {_shown(line)} ({error})") from None
         if not isinstance(row, dict):
             raise ValueError(f"expected a JSON object, got {_shown(line)}")
+        gone = row.get(WITHDRAWN)
+        if isinstance(gone, dict):
+            # no column holds an object: this can be nothing else
+            if len(row) > 1 or set(gone) != set(self._declared.key):
+                columns = ", ".join(self._declared.key)
+                raise ValueError(
+                    f'expected {{"{WITHDRAWN}":{{…}}}} with the key columns {columns} and nothing else, '
+                    f"got {_shown(line)}"
+                )
+            parts = [gone[name] for name in self._declared.key]
+            return key_parts(parts, self._declared, WITHDRAWN), None
         if missing := [name for name in self._declared.key if name not in row]:
             raise ValueError(f"expected the key column {missing[0]!r}, got only {', '.join(map(repr, row))}")
-        key = key_parts([row[name] for name in self._declared.key], self._declared, "key")
+        parts = [row[name] for name in self._declared.key]
+        key = key_parts(parts, self._declared, "key")
+        if (wrong := self._declared.unfit(parts)) is not None:
+            raise ValueError(f"key: {wrong}")
         values = {name: row[name] for name in self._declared.columns if name in row}
         if not values:
             raise ValueError(f"expected one of the columns {', '.join(self._declared.columns)}, got none")

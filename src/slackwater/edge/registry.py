@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackwater.edge.grant_table import GrantTable
-from slackwater.edge.messages import BadMessage, Declared, Key, key_parts, parts_of
+from slackwater.edge.messages import BadMessage, Declared, Key, SumName, key_parts, parts_of
+from slackwater.edge.sum_table import SumTable
 
 Ints = NDArray[np.int64]
 Entry = dict[str, Any]
@@ -57,6 +58,7 @@ class Registry:
         self._owner = array("q")
         self._local = array("q")
         self.grants = GrantTable(len(self.declared.columns) if self.declared else 0)
+        self.sums = SumTable()
 
     # what the hub asks
 
@@ -99,11 +101,45 @@ class Registry:
             raise BadMessage("keys.keys: a key is announced twice")
         return found
 
+    def unclaimed(self, agent: str) -> list[int]:
+        """The keys of an agent that no connected process answers for.
+
+        All of one that is not connected; else those that its present process has not announced.
+        """
+        record = self.agents[agent]
+        found = np.asarray(self._owner) == record.place
+        if record.joined:
+            found &= np.asarray(self._local) == NOBODY
+        numbers: list[int] = np.flatnonzero(found).tolist()
+        return numbers
+
     def holders(self, numbers: Ints) -> tuple[Ints, Ints]:
         """The agent that has each key, by place, and the agent's number of it; -1 where nobody does."""
         local = np.asarray(self._local)[numbers]
         owner = np.asarray(self._owner)[numbers]
         return np.where(local >= 0, owner, NOBODY), local
+
+    def sums_of(self, agent: str) -> list[tuple[int, list[int], int]]:
+        """The sums that an agent can make, since it has all their keys; those by the agent's own numbers.
+
+        With each its window.
+        """
+        me = self.agents[agent].place
+        found = []
+        for number, defined in self.sums.of(agent):
+            owner, local = self.holders(np.array(defined.members, np.int64))
+            if (owner == me).all():
+                found.append((number, local.tolist(), defined.window))
+        return found
+
+    def check_sum(self, agent: str, members: list[int]) -> None:
+        """Refuse a sum that no agent could make."""
+        if agent not in self.agents:
+            raise BadMessage(f"form.agent: there is no agent {agent!r}")
+        if not members or len(set(members)) < len(members) or max(members) >= len(self.names):
+            raise BadMessage(f"form.members: expected distinct numbers of keys, got {members[:10]}")
+        if any(isinstance(self.names[number], SumName) for number in members):
+            raise BadMessage("form.members: a sum cannot be of sums")
 
     # what the log says
 
@@ -117,6 +153,8 @@ class Registry:
             "keys": self._keys,
             "batch": self._batch,
             "grants": self._grants,
+            "sums": self._sums,
+            "withdrawn": self._withdrawn,
         }
         kinds[entry["kind"]](entry)
         self.last_time = entry["received"]
@@ -174,8 +212,16 @@ class Registry:
         record = self.agents[entry["agent"]]
         record.received, record.sign = entry["number"], entry["received"]
 
+    def _withdrawn(self, entry: Entry) -> None:
+        """Keys are nobody's: who had them, and comes back with them, announces them again."""
+        for number in entry["numbers"]:
+            self._owner[number] = self._local[number] = NOBODY
+
     def _grants(self, entry: Entry) -> None:
         self.grants.set(entry["position"], entry)
+
+    def _sums(self, entry: Entry) -> None:
+        self.sums.apply(entry)
 
     # snapshots
 
@@ -184,6 +230,7 @@ class Registry:
         declared, generation, last_time = self.declared, self.generation, self.last_time
         names = list(self.names)
         owner, local, grants = self._owner[:], self._local[:], self.grants.freeze()
+        sums = self.sums.to_json()
         agents = [
             (name, r.incarnation, r.joined, r.received, r.sign, r.numbers[:])
             for name, r in self.agents.items()
@@ -198,6 +245,7 @@ class Registry:
                 "owner": owner.tolist(),
                 "local": local.tolist(),
                 "grants": grants(),
+                "sums": sums,
                 "agents": [[*rest, numbers.tolist()] for *rest, numbers in agents],
             }
 
@@ -213,6 +261,8 @@ class Registry:
         self.numbers = {key: number for number, key in enumerate(self.names)}
         self._owner, self._local = array("q", state["owner"]), array("q", state["local"])
         self.grants.restore(state["grants"])
+        # snapshots of earlier versions know no sums
+        self.sums.load(state.get("sums", ()))
         self.agents = {}
         for place, (name, incarnation, joined, received, sign, numbers) in enumerate(state["agents"]):
             record = AgentRecord(place, incarnation, joined, received, sign, array("q", numbers))

@@ -22,12 +22,14 @@ from slackwater.edge.messages import (
     decode,
     encode,
     field,
+    label,
     number,
     one_length,
+    text,
     whole,
     wholes,
 )
-from slackwater.edge.streams import Stream
+from slackwater.edge.streams import Stopping, Stream
 from slackwater.errors import StateError
 
 READ_LIMIT = 100_000
@@ -98,6 +100,7 @@ class CoordinatorConnection:
             "end": self._end,
             "read": self._read,
             "grant": self._grant,
+            "form": self._form,
             "forget": self._forget,
             "status": self._status,
         }
@@ -107,6 +110,9 @@ class CoordinatorConnection:
             raise bad("message.type", f"one of {', '.join(kinds)}", request["type"])
         try:
             body = await answer(request)
+        except Stopping:
+            # no answer is given: it is asked again when the hub is back
+            raise
         except (BadMessage, StateError) as error:
             # the request is at fault, not the connection: later ones may be right
             body = encode({"type": "refused", "reason": str(error)})
@@ -125,11 +131,32 @@ class CoordinatorConnection:
         # entries are on disk as they are sent: there is no need to take them apart
         return f'{{"type":"entries","next":{following},"entries":[{",".join(entries)}]}}'
 
-    async def _grant(self, request: Message) -> str:
+    def _newest(self, request: Message) -> int:
+        """The generation of a request that only the newest coordinator may make."""
         generation = field(request, "generation", whole, "a generation")
-        if generation != self.stream.registry.generation:
-            newest = self.stream.registry.generation
-            raise BadMessage(f"grant: generation {generation} is fenced, the newest is {newest}")
+        newest = self.stream.registry.generation
+        if generation != newest:
+            kind = request["type"]
+            raise BadMessage(f"{kind}: generation {generation} is fenced, the newest is {newest}")
+        return generation
+
+    async def _form(self, request: Message) -> str:
+        generation = self._newest(request)
+        await self.stream.room()
+        agent = field(request, "agent", label, "the name of an agent")
+        members = field(request, "members", _lists, "a list of lists of numbers of keys")
+        scope = field(request, "scope", _texts, "a list of texts")
+        window = field(request, "window", wholes, "a list of microseconds, 0 for none")
+        dropped = field(request, "dropped", wholes, "a list of numbers of sums")
+        one_length("form", {"members": members, "scope": scope, "window": window})
+        for some in members:
+            self.stream.registry.check_sum(agent, some)
+        numbers = self.stream.form(agent, members, scope, window, dropped, generation)
+        await self.stream.durable(self.stream.log.end)
+        return encode({"type": "formed", "sums": numbers})
+
+    async def _grant(self, request: Message) -> str:
+        generation = self._newest(request)
         await self.stream.room()
         grants = self._grants(request)
         position, start = self.stream.grant(grants, generation)
@@ -185,6 +212,14 @@ class CoordinatorConnection:
                 "time": stream.now(),
             }
         )
+
+
+def _lists(value: Any) -> list[list[int]] | None:
+    return value if isinstance(value, list) and all(wholes(v) is not None for v in value) else None
+
+
+def _texts(value: Any) -> list[str] | None:
+    return value if isinstance(value, list) and all(text(v) is not None for v in value) else None
 
 
 def _widths(value: Any) -> list[float | None] | None:

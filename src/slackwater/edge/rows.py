@@ -18,7 +18,10 @@ SMALL = 256
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as arrays of one length: the number of the key, the time, and by column values and bounds."""
+    """Rows as arrays of one length: the number of the key, the time, and by column values and bounds.
+
+    Of a key that was withdrawn slopes are NaN.
+    """
 
     key: Ints
     at: Ints
@@ -68,8 +71,3 @@ def tied(parts: Iterable[Rows], columns: int) -> Iterator[Rows]:
             yield part
     if small:
         yield joined(small, columns)
-
-
-def no_curves(key: Ints) -> list[list[Curve] | None]:
-    """Nothing rides on rows of these keys."""
-    return [None] * len(key)

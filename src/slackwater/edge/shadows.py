@@ -27,9 +27,9 @@ RUNGS = 10
 """Widths on the ladder of an object, each twice the one below; beside them, width 0."""
 BELOW = 4
 """How many of them are narrower than the width in use."""
-LATELY, FOR_LONG = 10.0, 200.0
+LATELY, FOR_LONG = 10.0, 500.0
 """Periods after which what was counted weighs half."""
-TRUST = 6.0
+TRUST = 12.0
 """Updates lately that weigh as much as all before: fewer may be chance, whatever time they took."""
 
 POINTS = RUNGS + 1
@@ -44,14 +44,18 @@ class Shadows:
     """The ladders of objects; arrays by slot and rung."""
 
     def __init__(self, period: float) -> None:
-        self._halved = np.array([LATELY, FOR_LONG]) * period
-        self._halved_lately, self._halved_long = self._halved.tolist()
+        self.fit(period)
         self.lowest: NDArray[np.int16] = np.empty(0, np.int16)
         """A ladder's first width above 0 is 2 to this power."""
         self._centre: Small = np.empty((0, POINTS), np.float32)
         self._counts: Small = np.empty((0, 2, POINTS), np.float32)
         """What was counted lately and for long, by rung."""
         self._seconds: Small = np.empty((0, 2), np.float32)
+
+    def fit(self, period: float) -> None:
+        """Let what is counted fade by periods of so many seconds."""
+        self._halved = np.array([LATELY, FOR_LONG]) * period
+        self._halved_lately, self._halved_long = self._halved.tolist()
 
     def start(self, used: int, widths: Floats) -> None:
         """Begin slots after the first ``used``, for objects of these widths that stand at their base."""

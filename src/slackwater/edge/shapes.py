@@ -15,6 +15,7 @@ import numpy as np
 from slackwater.edge.messages import Declared, Key, scalar
 from slackwater.edge.widths import Floats
 
+_TEXTS = ((), ("text",))
 EXACT = 1 << 53
 """Whole numbers up to here are doubles, all of them."""
 
@@ -29,7 +30,7 @@ def key_of(key: Any, declared: Declared) -> Key:
     Traceback (most recent call last):
     ValueError: expected a key of 2 parts, texts or numbers (host, interface), got 'web-1'
     """
-    if type(key) is str and len(declared.key) == 1 and scalar(key) is not None:
+    if type(key) is str and len(declared.key) == 1 and declared.kinds in _TEXTS and scalar(key) is not None:
         return key
     given = key if isinstance(key, tuple) else (key,)
     parts = tuple(p.item() if isinstance(p, np.generic) else p for p in given)
@@ -40,6 +41,8 @@ def key_of(key: Any, declared: Declared) -> Key:
             else f"{len(declared.key)} parts, texts or numbers"
         )
         raise ValueError(f"expected a key of {count} ({', '.join(declared.key)}), got {key!r}")
+    if (wrong := declared.unfit(parts)) is not None:
+        raise ValueError(f"expected a key of the types that the stream declares: {wrong}")
     return parts if len(parts) > 1 else parts[0]
 
 
@@ -52,6 +55,17 @@ def hold(held: dict[Any, Any], key: Any, value: Any) -> None:
     if isinstance(value, Mapping) and isinstance(before, Mapping):
         value = {**before, **value}
     held[key] = value
+
+
+def drop(held: dict[Any, Any], key: Any) -> bool:
+    """Keep nothing of a key; whether there was something."""
+    try:
+        there = key in held
+    except TypeError:
+        raise ValueError(f"expected a key of texts or numbers, got {key!r}") from None
+    if there:
+        del held[key]
+    return there
 
 
 def row_of(value: Any, declared: Declared, current: Callable[[], list[float]]) -> list[float]:
@@ -104,6 +118,8 @@ def rows_of(
         raise ValueError(f"expected as many values as keys, {len(keys)}, got {len(values)}")
     rows = np.empty((len(keys), columns))
     latest: dict[Key, list[float]] = {}
+    # only then it matters what was said before; for a million keys it would be more than all the rest
+    some_left_out = any(isinstance(value, Mapping) and len(value) < columns for value in values)
 
     def held(key: Key) -> list[float]:
         return latest[key] if key in latest else current(key)
@@ -111,7 +127,7 @@ def rows_of(
     for place, (key, value) in enumerate(zip(keys, values, strict=True)):
         row = row_of(value, declared, partial(held, key))
         rows[place] = row
-        if columns > 1:
+        if some_left_out:
             latest[key] = row
     return rows
 

@@ -30,6 +30,10 @@ BEHIND_BYTES = 8 << 20
 """With so much waiting for the disk no agent's message is read, and TCP holds the agents back."""
 
 
+class Stopping(StateError):
+    """The hub is on its way down: nothing more is acknowledged, and whoever asks should come again."""
+
+
 class Stream:
     """The log of a stream and all who are connected to it. ``now`` never goes back."""
 
@@ -111,7 +115,7 @@ class Stream:
         self._room.set()
         for reached in self._reached:
             if not reached.done():
-                reached.set_exception(StateError("the hub is stopping"))
+                reached.set_exception(Stopping("the hub is stopping"))
 
     def when_durable(self, end: int, callback: Callable[[], None]) -> None:
         """Call once all positions below ``end`` are on disk; never, if the stream is abandoned before."""
@@ -124,9 +128,9 @@ class Stream:
             heapq.heappush(self._waiting, (end, self._asked, callback))
 
     async def durable(self, end: int) -> None:
-        """Wait until all positions below ``end`` are on disk; a `StateError` if they never will be."""
+        """Wait until all positions below ``end`` are on disk; `Stopping` if they never will be."""
         if self._abandoned:
-            raise StateError("the hub is stopping")
+            raise Stopping("the hub is stopping")
         if end <= self.log.durable:
             return
         reached = asyncio.get_running_loop().create_future()
@@ -174,9 +178,34 @@ class Stream:
                 agent.down.grants(chosen)
         return position, grants["start"]
 
+    def form(
+        self,
+        agent: str,
+        members: list[list[int]],
+        scope: list[str],
+        window: list[int],
+        dropped: list[int],
+        generation: int,
+    ) -> list[int]:
+        """Log the sums that an agent is to make from now on, or no longer, and tell it; their numbers."""
+        position = self.append(
+            "sums",
+            span=max(1, len(members)),
+            generation=generation,
+            agent=agent,
+            members=members,
+            scope=scope,
+            window=window,
+            dropped=dropped,
+        )
+        connected = self.agents.get(agent)
+        if connected is not None:
+            connected.down.sums()
+        return list(range(position, position + len(members)))
+
     async def close(self, committing: asyncio.Task[None]) -> None:
         """Write what is left and let go of the log."""
-        with suppress(StateError):
+        with suppress(Stopping):
             await self.durable(self.log.end)
         await self.abandon(committing)
 

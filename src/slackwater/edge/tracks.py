@@ -17,6 +17,8 @@ from slackwater.edge.widths import Bools, Floats, Ints
 
 _FAR = 4096.0
 """Widths of the lowest rung that a value may be from its base: single precision still tells them apart."""
+SHORTEST = 1_000_000
+"""Microseconds of a period at least."""
 
 
 class Tracks:
@@ -35,6 +37,13 @@ class Tracks:
         """When the last value came."""
         self._told: Ints = np.empty(0, np.int64)
         """When the curve was last told."""
+
+    def fit(self, period: int) -> None:
+        """Go by periods of so many microseconds from here on: widths are adjusted so often."""
+        period = max(period, SHORTEST)
+        if period != self._period:
+            self._period = period
+            self._shadows.fit(period / 1e6)
 
     def grow(self, objects: int) -> None:
         """Make places for more objects."""

@@ -199,6 +199,8 @@ class Uplink:
             with self._changed:
                 if message["type"] == "grants":
                     self._state.grants(message, self._clock())
+                elif message["type"] == "sums":
+                    self._state.make_sums(message, self._clock())
                 elif message["type"] == "received":
                     self._state.outbox.acknowledge(message["number"])
                 elif message["type"] == "declare" and not self._state.declare(
