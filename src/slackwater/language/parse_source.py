@@ -64,6 +64,8 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
             tolerance = cursor.duration("the latency tolerance")
         elif clause == "MAX RATE":
             max_rate = cursor.number("the largest change")
+            if max_rate < 0:
+                raise cursor.error(f"MAX RATE is a largest change and at least 0, got {max_rate:g}", at=at)
             cursor.expect("PER", "after the rate, then a unit of time")
             max_rate = max_rate * 1e6 / _unit(cursor)
         elif clause == "IDLE":

@@ -13,8 +13,11 @@ TOLERANCE = 1_000_000
 """Latency tolerance in microseconds where a stream does not say."""
 PERIOD = 10_000_000
 """The paper's adjustment period in microseconds."""
+TUNED = "tuned"
+"""Period or shrink fitted to the data, as they are where a stream does not say."""
 ALLOCATIONS = ("curves", "burden", "uniform")
-OPTIONS = ("hub", "token_file", "ca", "allocation", "period", "shrink")
+SUMS = ("measured", "never")
+OPTIONS = ("hub", "token_file", "ca", "allocation", "period", "shrink", "sums")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,12 @@ class Adjusting:
     tolerance: int = TOLERANCE
     rate: float | None = None
     """The most that a value changes in a second, if that is known."""
+    tuned_period: bool = False
+    """Whether the period is fitted to the data; it begins as it is here."""
+    tuned_shrink: bool = False
+    """Of `burden`: whether the part of the fitted shrink follows from what it costs."""
+    sums: str = "measured"
+    """Whether agents tell sums of keys that nobody asks for apart: as is found to be cheapest, or never."""
 
     @property
     def padding(self) -> float:
@@ -46,27 +55,38 @@ def adjusting(stream: CreateStream) -> Adjusting:
     allocation = options.get("allocation", "curves").lower()
     if allocation not in ALLOCATIONS:
         raise _wrong(stream, f"allocation is one of {', '.join(ALLOCATIONS)}; got {allocation!r}")
+    tuned = {name: options.get(name, TUNED).strip().lower() == TUNED for name in ("period", "shrink")}
     return Adjusting(
         allocation,
-        _period(stream, options),
-        _shrink(stream, options),
+        PERIOD if tuned["period"] else _period(stream, options),
+        None if tuned["shrink"] else _shrink(stream, options),
         TOLERANCE if stream.tolerance is None else stream.tolerance,
         stream.max_rate,
+        tuned["period"],
+        tuned["shrink"],
+        _sums(stream, options),
     )
+
+
+def _sums(stream: CreateStream, options: Mapping[str, str]) -> str:
+    found = options.get("sums", "measured").lower()
+    if found not in SUMS:
+        raise _wrong(stream, f"sums is one of {', '.join(SUMS)}; got {found!r}")
+    return found
 
 
 def _period(stream: CreateStream, options: Mapping[str, str]) -> int:
     try:
-        period = parse_duration(options.get("period", "10 seconds"))
+        period = parse_duration(options["period"])
     except ValueError as error:
-        raise _wrong(stream, f"period: {error}") from None
+        raise _wrong(stream, f"period: {error}; or tuned, which fits it to the data") from None
     if period < 1_000_000:
         raise _wrong(stream, f"period is at least a second; got {options['period']!r}")
     return period
 
 
 def _shrink(stream: CreateStream, options: Mapping[str, str]) -> float | None:
-    text = options.get("shrink", "fitted").strip().lower()
+    text = options["shrink"].strip().lower()
     if text == "fitted":
         return None
     try:
@@ -74,7 +94,7 @@ def _shrink(stream: CreateStream, options: Mapping[str, str]) -> float | None:
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        raise _wrong(stream, f"shrink is a share such as 5%, or fitted; got {options['shrink']!r}")
+        raise _wrong(stream, f"shrink is a share such as 5%, tuned or fitted; got {options['shrink']!r}")
     return share
 
 

@@ -25,7 +25,7 @@ from slackwater.plan.linear import (
     linear_form,
     reads,
 )
-from slackwater.plan.model import Step, plain
+from slackwater.plan.model import Move, Output, Step, plain
 
 NUMBERS = (
     "TINYINT",
@@ -56,6 +56,10 @@ class BoundedItem:
 
     output: int
     extreme: int | None
+    sql: str
+    """Over the calls: what it is at a moment."""
+    move: Move | None = None
+    """Over which sliding time it is taken, and how."""
 
 
 @dataclass(frozen=True)
@@ -72,30 +76,87 @@ class Bounded:
 def bounded_form(step: Step, stream: CreateStream) -> Bounded:
     """A query as intervals follow for it; raises NotLinear with the reason where none do."""
     form = linear_form(step, stream)
-    if step.moves:
-        raise NotLinear("an extreme over time has no interval of its own here")
     if step.having is not None:
         raise NotLinear("HAVING would be decided by an interval")
     columns = value_columns(stream)
-    signals = {sql: signal_weights(sql, columns) for sql in form.signals}
+    signals = {sql: signal_weights(sql, columns) for sql in _summed(form)}
+    # what is counted weighs nothing: whether it is there depends on whether its columns are
+    counted = {s for call in form.calls if call.function == "count" for s in call.signals}
+    signals |= {sql: (dict.fromkeys(counted_columns(sql, columns), 0.0), 1.0) for sql in counted}
     moving = [f"a{i}" for i, call in enumerate(form.calls) if call.moves]
     extremes = [i for i, call in enumerate(form.calls) if call.function in ("min", "max")]
     items = []
     for place, output in enumerate(step.outputs):
         if not output.aggregated:
             continue
-        if not arithmetic(output.sql) or not affine(output.sql, moving):
+        sql, move = _moment(step, output)
+        if not arithmetic(sql) or not affine(sql, moving):
             raise NotLinear(f"{output.name} is not linear in the values")
-        used = [i for i in extremes if reads(output.sql, [f"a{i}"])]
-        others = [a for a in moving if reads(output.sql, [a])]
+        used = [i for i in extremes if reads(sql, [f"a{i}"])]
+        others = [a for a in moving if reads(sql, [a])]
         if used and not _one_value(form.calls[used[0]], signals):
             raise NotLinear(f"{output.name} is an extreme of more than one weighted value")
         if used and len(others) > 1:
             raise NotLinear(f"{output.name} mixes an extreme with other aggregates of values")
-        items.append(BoundedItem(place, used[0] if used else None))
+        items.append(BoundedItem(place, used[0] if used else None, sql, move))
     if not items:
         raise NotLinear("it aggregates nothing")
     return Bounded(step, form, tuple(items), signals)
+
+
+def _summed(form: Linear) -> tuple[str, ...]:
+    """The signals whose values matter, not only whether they are there."""
+    return tuple(dict.fromkeys(s for call in form.calls if call.function != "count" for s in call.signals))
+
+
+def counted_columns(sql: str, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The value columns that must be there for a counted signal to be: all that it reads.
+
+    >>> counted_columns("CASE WHEN (s.`rx` * s.`tx`) IS NOT NULL THEN 1.0D END", ("rx", "tx", "up"))
+    ('rx', 'tx')
+    """
+    asked = parse_one(sql, dialect=SparkText).find(exp.Is)
+    assert asked is not None
+    tree = _without_casts(asked.this)
+    named = {c.lower(): c for c in columns}
+    read = dict.fromkeys(c.name.lower() for c in tree.find_all(exp.Column))
+    shown = plain(tree.sql(dialect=SparkText))
+    for name in read:
+        if name not in named:
+            raise NotLinear(f"{shown} reads {name}, which is no value that agents send")
+    for node in tree.walk():
+        divided = isinstance(node, exp.Div) and not _nonzero(node.right)
+        if divided or not isinstance(node, _NEVER_NULL):
+            raise NotLinear(f"whether {shown} is there depends on values, not only on whether they are there")
+    return tuple(named[name] for name in read)
+
+
+_NEVER_NULL = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Neg),
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div),
+)
+"""What is there wherever its inputs are; a quotient only by a number that is not 0."""
+
+
+def _nonzero(node: exp.Expr) -> bool:
+    while isinstance(node, exp.Paren | exp.Neg):
+        node = node.this
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) != 0
+
+
+def _moment(step: Step, output: Output) -> tuple[str, Move | None]:
+    """What an item is at a moment, and over which time it is taken; raises NotLinear for more than that."""
+    places = [f"m{i}" for i in range(len(step.moves))]
+    if not reads(output.sql, places):
+        return output.sql, None
+    if output.sql not in places:
+        raise NotLinear(
+            f"{output.name} is computed from {step.readable(output.sql)}; such a call is an item of its own"
+        )
+    move = step.moves[places.index(output.sql)]
+    if move.size is None:
+        raise NotLinear(f"{move.function} would have to know all bounds since then; take {move.extreme}_over")
+    return move.sql, move
 
 
 def _one_value(call: LinearCall, signals: Mapping[str, tuple[Mapping[str, float], float]]) -> bool:

@@ -152,7 +152,7 @@ class Catalog:
         self, step: Step, contract: Contract, statement: CreateQuery | AlterQuery, at: Position | None
     ) -> None:
         """Raise where an extreme over time would make other items of a query inexact."""
-        if not step.moves or isinstance(contract, Drift):
+        if not step.moves or isinstance(contract, Drift | Precision):
             return
         inexact = inexact_in_doubles(step, self.streams[step.stream.lower()], self.tables)
         if inexact is not None:

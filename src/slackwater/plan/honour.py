@@ -57,6 +57,19 @@ def honour(
         _drift(step, stream)
     if step.current:
         _current(step, stream, functions)
+        if not isinstance(contract, Precision):
+            _no_means(step)
+
+
+def _no_means(step: Step) -> None:
+    """A mean over time is of bounds, which hold at every moment; ticks say nothing of what is between."""
+    for move in step.moves:
+        if move.extreme == "avg":
+            raise Impossible(
+                f"{move.function} is the mean of bounds over time, which only PRECISION has",
+                "give the query WITH PRECISION d where agents send the values, or average over a window",
+                move.function,
+            )
 
 
 def _error(step: Step, steps: Mapping[str, Step], functions: Functions) -> None:

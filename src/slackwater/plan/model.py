@@ -134,12 +134,13 @@ class Call:
         return f"{self.function}({inner}){where}"
 
 
-Extreme = Literal["max", "min"]
+Extreme = Literal["max", "min", "avg"]
+"""Of what was over time: the largest, the least, or the mean, which only PRECISION has."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """The extreme of what is aggregated over current values: in a sliding window, or since a time.
+    """The extreme or mean of what is aggregated over current values: in a sliding window, or since a time.
 
     ``sql`` is over ``a0…`` (calls) and ``k0…`` (keys); times are in microseconds.
     """

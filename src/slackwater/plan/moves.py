@@ -1,7 +1,8 @@
 """Extremes over time of what is aggregated over current values: ``max_over``, ``max_since`` and their like.
 
 ``max_over(AVG(x), '30 minutes')`` is the largest value that the average had within the last half hour,
-``max_since(AVG(x), TIMESTAMP '2026-01-01')`` the largest since a landmark.
+``max_since(AVG(x), TIMESTAMP '2026-01-01')`` the largest since a landmark, and ``avg_over(AVG(x),
+'30 minutes')`` its mean over time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from slackwater.plan.scope import Scope, canonical
 _KINDS: dict[str, tuple[Extreme, bool]] = {
     "max_over": ("max", True),
     "min_over": ("min", True),
+    "avg_over": ("avg", True),
     "max_since": ("max", False),
     "min_since": ("min", False),
 }
@@ -29,7 +31,7 @@ _KINDS: dict[str, tuple[Extreme, bool]] = {
 
 
 def is_move(node: exp.Expr) -> bool:
-    """Whether a node is a call of one of the four."""
+    """Whether a node is a call of one of them."""
     return isinstance(node, exp.Anonymous) and str(node.this).lower() in _KINDS
 
 
