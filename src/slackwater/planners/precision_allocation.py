@@ -19,8 +19,9 @@ from slackwater.planners.precision_constraints import Bools, Constraints, Floats
 from slackwater.planners.precision_curves import Curves
 from slackwater.planners.precision_prices import fitted_prices
 
-PROGRAM_AT_MOST = 30_000
-"""Segments up to which the linear program is solved as it is; beyond, prices are fitted step by step."""
+PROGRAM_AT_MOST = 4_000
+"""Segments up to which the linear program is solved as it is; beyond, prices are fitted step by step,
+which is some hundred times as quick and costs up to 2 % more, as a rule less than one."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ HORIZON_PERIODS = 30.0
 HORIZON_UPDATES = 4.0
 """How many updates an object sends on average while a change lasts, if that takes longer: until about so many
 have come, nothing is known that could call for another change."""
+OUTLASTED = 0.1
+"""The share of widths that may be younger than what the others are taken to have shown of how long widths
+last: a few objects that are out of step do not hold up the rest, but where much changes nothing is old."""
 ROUNDS = 4
 PART = 0.5
 """A bound is not grown by less than this part of what it is to grow by."""
@@ -35,17 +38,24 @@ class Changes:
     widths: Floats
 
 
-def horizons(constraints: Constraints, curves: Curves, widths: Floats, period: float) -> Floats:
+def horizons(
+    constraints: Constraints, curves: Curves, widths: Floats, period: float, lasted: Floats | None = None
+) -> Floats:
     """By object: for how many seconds a change is taken to last.
 
     The same for all that hang together, since one gives what another takes: some periods, or where objects
-    send so seldom that nothing can be learnt of them in that time, as long as some updates take.
+    send so seldom that nothing can be learnt of them in that time, as long as some updates take, or as long
+    as widths have ``lasted`` already, in seconds since each was granted. The last is what lets a world that
+    stands still come to its best widths: savings too small to pay for their messages soon do pay in the end,
+    as with skis that are bought once renting them has cost as much.
 
     >>> from slackwater.planners.precision_constraints import constrained, total
     >>> two = constrained([total([0, 1], 4)], 3)
     >>> curves = Curves(np.array([[0.0, 2.0]] * 3), np.array([[0.2, 0.004]] * 3))
     >>> horizons(two, curves, np.array([2.0, 2.0, np.inf]), 10.0).round(6).tolist()
     [1000.0, 1000.0, 300.0]
+    >>> horizons(two, curves, np.array([2.0, 2.0, np.inf]), 10.0, np.array([7e3, 5e3, 0.0])).tolist()
+    [5000.0, 5000.0, 300.0]
     """
     component, shared = constraints.components, constraints.shared
     rates = np.where(shared, curves.at(np.where(shared, widths, 0.0)), 0.0)
@@ -55,7 +65,20 @@ def horizons(constraints: Constraints, curves: Curves, widths: Floats, period: f
     seldom = np.divide(
         HORIZON_UPDATES * number, together, out=np.full(len(number), least), where=together > TINY
     )
-    found: Floats = np.clip(seldom, least, LONGEST_PERIODS * period)[component.of_object]
+    longest = seldom if lasted is None else np.maximum(seldom, _outlasted(constraints, lasted))
+    found: Floats = np.clip(longest, least, LONGEST_PERIODS * period)[component.of_object]
+    return found
+
+
+def _outlasted(constraints: Constraints, lasted: Floats) -> Floats:
+    """By component: how long all but some of its widths have lasted."""
+    component, objects = constraints.components, np.flatnonzero(constraints.shared)
+    order = objects[np.lexsort((lasted[objects], component.of_object[objects]))]
+    sizes = np.bincount(component.of_object[objects], minlength=component.count)
+    first = np.cumsum(sizes) - sizes
+    found = np.zeros(component.count)
+    some = sizes > 0
+    found[some] = lasted[order[(first + OUTLASTED * sizes)[some].astype(np.int64)]]
     return found
 
 
