@@ -13,6 +13,7 @@ from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.settings import Settings
 from slackwater.runtime.sinks import IteratorSink
+from slackwater.spark.agents_source import AgentsSource
 from slackwater.spark.execute import SparkSession
 from slackwater.spark.source import StreamSource
 from slackwater.spark.sources import open_source
@@ -165,6 +166,10 @@ class Run:
         self._stopping.set()
         # first: a turn that waits for a slow reader of answers() would never come to its end
         self._iterator.close()
+        for source in self.engine.sources.values():
+            # nor would one that waits for a hub
+            if isinstance(source, AgentsSource):
+                source.give_up()
         self.engine.finish()
         for stream in self._streams.values():
             stream.stop()

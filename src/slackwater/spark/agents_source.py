@@ -17,6 +17,7 @@ from slackwater.plan.adjusting import adjusting
 from slackwater.plan.bounded import value_columns
 from slackwater.spark.source import Offsets
 
+KINDS = {"STRING": "text", "BIGINT": "whole", "INT": "whole", "DOUBLE": "number"}
 KEY_TYPES = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int64(), "DOUBLE": pa.float64()}
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
 PLACES = 1 << 20
@@ -41,13 +42,18 @@ class AgentsSource:
         self.link = link
         self.columns = value_columns(stream)
         self.key_types = [KEY_TYPES[_type(stream, name)] for name in stream.key]
-        self.names: list[list[Any]] = []
-        """Keys by the hub's numbers."""
+        self._shape = Declared(stream.key, self.columns, tuple(KINDS[_type(stream, n)] for n in stream.key))
+        self.names: list[Any] = []
+        """Keys by the hub's numbers; of a sum, an object that says which."""
         welcome = link.connect()
         self.granted_from = welcome.position
         """What was in the log when this coordinator came: it grants nothing before it has read that."""
         self._begin = welcome.begin
         self._read: tuple[int, int, list[Entry]] = (0, 0, [])
+
+    def give_up(self) -> None:
+        """The run is to stop: wait no longer for a hub that is not there."""
+        self.link.give_up()
 
     def streaming(self) -> DataFrame:
         return self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
@@ -68,7 +74,11 @@ class AgentsSource:
             self._read = (first, end, found)
         return self._read[2]
 
-    def know(self, names: list[list[Any]]) -> None:
+    def has_name(self, name: Any) -> bool:
+        """Whether a key is one of the stream: no sum, and of the types that are declared."""
+        return not isinstance(name, dict) and self._shape.unfit(name) is None
+
+    def know(self, names: list[Any]) -> None:
         """Take the names of keys that a run which goes on had read before."""
         self.names = names
 
@@ -102,7 +112,11 @@ class AgentsSource:
                         self.names.append(name)
             if entry["kind"] == "batch":
                 told = zip(entry["key"], entry["at"], entry["values"], strict=True)
-                rows += [(k, at, entry["position"] * PLACES + i, v) for i, (k, at, v) in enumerate(told)]
+                first = entry["position"] * PLACES
+                # a sum is no row of the stream, nor is what came under a key of other types
+                rows += [
+                    (k, at, first + i, v) for i, (k, at, v) in enumerate(told) if self.has_name(self.names[k])
+                ]
         columns: dict[str, pa.Array] = {}
         for place, (name, type_) in enumerate(zip(self._stream.key, self.key_types, strict=True)):
             columns[name] = pa.array([self.names[r[0]][place] for r in rows], type_)
@@ -179,7 +193,9 @@ def open_agents(session: SparkSession, stream: CreateStream) -> AgentsSource:
             token = Path(options["token_file"]).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise SourceError(f"stream {stream.name}: token_file: {error}") from None
-    declared = Declared(stream.key, value_columns(stream))
+    kinds = tuple(KINDS[_type(stream, name)] for name in stream.key)
+    declared = Declared(stream.key, value_columns(stream), kinds)
     ca = Path(options["ca"]) if "ca" in options else None
-    link = CoordinatorLink(options["hub"], stream.name, declared, token=token, ca=ca)
+    # once it was there, a hub is waited for as long as the query runs
+    link = CoordinatorLink(options["hub"], stream.name, declared, token=token, ca=ca, endless=True)
     return AgentsSource(session, stream, link)

@@ -8,6 +8,7 @@ says that it has narrowed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,26 @@ _FILLS: dict[str, tuple[float, type[np.generic]]] = {
 }
 
 
+_BY_KEY: dict[str, tuple[float, type[np.generic]]] = {
+    "known": (False, np.bool_),
+    "unsure": (0, np.int64),
+    "parts": (1.0, np.float64),
+    "summed": (False, np.bool_),
+    "withdrawn": (0, np.int64),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LiveSum:
+    """A sum that tells what its members are together."""
+
+    members: Ints
+    scope: str = ""
+    """The one row of a query that it is for; empty: any."""
+    window: int = 0
+    """Over how many microseconds it is the mean; 0: it is what its members are now."""
+
+
 class Belief:
     """Arrays by object, numbered ``key * columns + column`` with the hub's numbers of keys, and by key."""
 
@@ -56,8 +77,10 @@ class Belief:
     newest: Ints
     """Position of the last grant; its law is what was asked."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, widening: int | None = None) -> None:
         self.columns = columns
+        self._widening = widening
+        """How often bounds are looked at that widen while nobody vouches for them; None: they do not."""
         self.size = 0
         for name, (_, kind) in _FILLS.items():
             setattr(self, name, np.empty(0, kind))
@@ -65,6 +88,14 @@ class Belief:
         """By key: whether it has had a row."""
         self.unsure: Ints = np.empty(0, np.int64)
         """By key: since when nobody vouches for its bounds; 0: its agent does."""
+        self.live: dict[int, LiveSum] = {}
+        """The sums that have told what they are, by key: their members."""
+        self.parts: Floats = np.empty(0)
+        """By key: of how many it is the sum; 1: of itself alone."""
+        self.summed: Bools = np.empty(0, bool)
+        """By key: whether it is a sum, and no key of the stream."""
+        self.withdrawn: Ints = np.empty(0, np.int64)
+        """By key: the position at which it was withdrawn; 0: it is there."""
         self._periods: set[int] | None = None
         """With which bounds shrink; None: it is to be looked for."""
         self._climbs = False
@@ -81,8 +112,8 @@ class Belief:
         for name, (fill, kind) in _FILLS.items():
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.full(more * self.columns, fill, kind)]))
-        self.known = np.concatenate([self.known, np.zeros(more, bool)])
-        self.unsure = np.concatenate([self.unsure, np.zeros(more, np.int64)])
+        for name, (fill, kind) in _BY_KEY.items():
+            setattr(self, name, np.concatenate([getattr(self, name), np.full(more, fill, kind)]))
 
     def objects(self, key: Ints) -> Ints:
         """The objects of some keys, by key and column."""
@@ -99,6 +130,46 @@ class Belief:
         self._climbs |= bool(slope.any())
         self.known[key] = True
         return objects
+
+    def sum_up(self, key: int, told: LiveSum) -> None:
+        """A sum tells from now on what its members are together; their own rows are not needed for it."""
+        if key not in self.live:
+            self.live[key] = told
+            self.parts[key] = len(told.members)
+            self.known[told.members] = True
+            self.flipped = True
+
+    def end_sum(self, key: int) -> None:
+        """A sum tells nothing any more."""
+        if self.live.pop(key, None) is not None:
+            self.flipped = True
+
+    def absent(self, key: int, absent: list[list[int]]) -> Ints:
+        """Which members of a sum have no value, by column; the sum's objects."""
+        if key in self.live:
+            members = self.live[key].members
+            for column, places in enumerate(absent):
+                objects = members * self.columns + column
+                gone = np.zeros(len(members), bool)
+                gone[places] = True
+                # where it is does not matter: it is told in the sum, and by itself once it is asked for
+                there = np.where(np.isnan(self.centre[objects]), 0.0, self.centre[objects])
+                there = np.where(np.isnan(self.value[objects]), there, self.value[objects])
+                now = np.where(gone, np.nan, there)
+                self.flipped |= bool((np.isnan(now) != np.isnan(self.value[objects])).any())
+                self.value[objects] = now
+        return np.arange(key * self.columns, (key + 1) * self.columns)
+
+    def withdraw(self, keys: Ints, position: int) -> None:
+        """Keys are there no more, from a position of the log on; 0: they are there again."""
+        self.flipped |= bool(((self.withdrawn[keys] > 0) != (position > 0)).any())
+        self.withdrawn[keys] = position
+
+    @property
+    def here(self) -> Bools:
+        """By key: whether it was not withdrawn."""
+        found: Bools = self.withdrawn == 0
+        return found
 
     def granted(self, objects: Ints, law: Mapping[str, npt.NDArray[np.generic]], position: Ints) -> None:
         """Grants, from their start on: the wider of what was and what is granted."""
@@ -137,8 +208,8 @@ class Belief:
             found[times == time] = self.widths(chosen, int(time))
         return found
 
-    def widths(self, objects: Ints | slice, now: int) -> Floats:
-        """Believed widths at a time."""
+    def widths(self, objects: Ints | slice, now: int | Ints) -> Floats:
+        """Believed widths at a time, or each at a time of its own."""
         return width_at(
             self.width[objects], self.start[objects], self.shrink[objects], self.period[objects], now
         )
@@ -154,19 +225,16 @@ class Belief:
 
         ``rate`` is the most that a value changes in a second, if that is known: then how long an agent has
         been away bounds how far its values can have gone. With a ``lag``, rows of that last time may be
-        missing, also those that are due to bounds which have shrunk or moved in it: they count as they were.
-        What has no value has a bound about 0.
+        missing: bounds are those before it, or as they were placed since, and what values can have moved
+        by then is left to whoever pads them. What has no value has a bound about 0; what has one that it
+        never told has none.
         """
-        half = self.widths(objects, now - lag) / 2
         since = self.since[objects]
-        centre = moved(self.centre[objects], self.slope[objects], since, now)
+        then: Any = np.maximum(since, now - lag) if lag else now
+        half = self.widths(objects, then) / 2
+        half = np.where(np.isnan(self.centre[objects]) & ~np.isnan(self.value[objects]), np.inf, half)
+        centre = moved(self.centre[objects], self.slope[objects], since, then)
         centre = np.where(np.isnan(centre), 0.0, centre)
-        before = centre
-        if lag:
-            # each no earlier than it was placed
-            then: Any = np.maximum(since, now - lag)
-            before = moved(self.centre[objects], self.slope[objects], since, then)
-            before = np.where(np.isnan(before), 0.0, before)
         if isinstance(objects, slice):
             objects = np.arange(self.size * self.columns)[objects]
         unsure = self.unsure[objects // self.columns]
@@ -174,17 +242,22 @@ class Belief:
         if away.any():
             gone = np.full(len(half), np.inf)
             if rate is not None:
-                gone = rate * np.maximum(now - unsure, 0) / 1e6
+                gone = rate * self.parts[objects // self.columns] * np.maximum(now - unsure, 0) / 1e6
             half = np.where(away, half + gone, half)
-        return np.minimum(centre, before) - half, np.maximum(centre, before) + half
+        return centre - half, centre + half
 
     def changes_after(self, now: int) -> int | None:
-        """The next time at which a bound may change by itself: it shrinks, or moves with its trend."""
+        """The next time at which a bound may change by itself: it shrinks, moves with its trend, or widens.
+
+        What nobody vouches for widens all the time where a rate bounds it: that is looked at once a period.
+        """
         if self._periods is None:
             finite = np.isfinite(self.width) & ~np.isnan(self.centre)
             self._periods = set(np.unique(self.period[finite & (self.shrink > 0)]).tolist())
             self._climbs = bool(self.slope[finite].any())
         times = [next_epoch(self._periods, now), next_step(now) if self._climbs else None]
+        if self._widening is not None and (self.known & self.here & (self.unsure > 0)).any():
+            times.append(next_epoch([self._widening], now))
         return min((t for t in times if t is not None), default=None)
 
     def look_anew(self) -> None:
@@ -196,10 +269,13 @@ class Belief:
             self._periods.update(np.unique(self.period[objects][self.shrink[objects] > 0]).tolist())
 
     def to_arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        return {name: getattr(self, name) for name in (*_FILLS, "known", "unsure")}
+        return {name: getattr(self, name) for name in (*_FILLS, *_BY_KEY)}
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        for name in (*_FILLS, "known", "unsure"):
+        self.size = len(arrays["known"])
+        for name in _FILLS:
             setattr(self, name, np.array(arrays[name]))
-        self.size = len(self.known)
+        for name, (fill, kind) in _BY_KEY.items():
+            # snapshots of earlier versions know of less
+            setattr(self, name, np.array(arrays.get(name, np.full(self.size, fill, kind)), kind))
         self.look_anew()

@@ -6,28 +6,34 @@ is to be narrowed counts as spent until its agent has said that it has narrowed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from slackwater.edge.widths import Bools, Floats, Grants, Ints
-from slackwater.plan.adjusting import Adjusting
-from slackwater.planners.precision_allocation import allocate
-from slackwater.planners.precision_burden import Watched, adjust, fitted_shrink
-from slackwater.planners.precision_changes import HORIZON_PERIODS, worthwhile
-from slackwater.planners.precision_constraints import Constraints, from_entries, narrowed, uniform
-from slackwater.planners.precision_curves import Told, known_curves
+from slackwater.plan.adjusting import PERIOD, Adjusting
+from slackwater.planners.precision_allocation import Allocation, allocate
+from slackwater.planners.precision_burden import Watched, adjust
+from slackwater.planners.precision_changes import horizons, worthwhile
+from slackwater.planners.precision_constraints import Constraints, narrowed, uniform
+from slackwater.planners.precision_curves import Curves, Told, known_curves, refinement
+from slackwater.runtime.bounds.altering import Altered
 from slackwater.runtime.bounds.belief import Belief
+from slackwater.runtime.bounds.constraining import constrained
 from slackwater.runtime.bounds.mirror import Mirror
-from slackwater.runtime.bounds.queries import BoundedQuery
+from slackwater.runtime.bounds.queries import TOLD, BoundedQuery
+from slackwater.runtime.bounds.summing import Summed, inherited
+from slackwater.runtime.bounds.tuning import Tuning
 
 LEAD = 1_500_000
 """Microseconds before the end of a period at which `burden` begins (section 4)."""
-REFINED_UP_TO = 100_000
-"""Objects up to which response curves are refined between their rungs."""
-BETWEEN = 2
 WORTH = 0.02
 """The share of a width by which it must change to be granted anew."""
+KEPT = 1e-9
+"""What is kept back of a width that is handed on: sums of floats may lose a little."""
+STEADY = 3
+"""Periods for which widths are not adjusted while sums are replaced."""
 HAIR, LEAST = 2.0**-20, 1e-100
 """By how much a grant is narrower that is made again, and how wide it is then at least."""
 
@@ -37,56 +43,108 @@ class Coordinator:
 
     def __init__(self, adjusting: Adjusting, rng: np.random.Generator) -> None:
         self._adjusting = adjusting
+        self.tuning = Tuning(adjusting)
         self._rng = rng
         self.constraints: Constraints | None = None
+        """What is enforced, by narrowing bounds where it must be."""
+        self._tighter: Constraints | None = None
+        """What bounds do not grow beyond while they shrink to it by themselves."""
+        self._altered = Altered()
+        self._asked: tuple[Sequence[BoundedQuery], bool] = ((), False)
         self._prices: Floats | None = None
         self._targets: Floats | None = None
         self._decided = 0
-        """The period in which widths were last adjusted."""
+        """A time in the period in which widths were last adjusted."""
+        self._made = 0
+        """Grants since the last period of `burden`, and acknowledgements that they ask for."""
         self._counted_from = 0
         self._begins = 0
         """From when on the widths hold that were decided: of `burden`, from the next period on."""
         self._growing: tuple[Ints, Floats] | None = None
         """Objects that are to grow into what others free, and how far."""
+        self._held: Bools = np.zeros(0, bool)
+        """Objects whose keys wait for a sum: they are granted nothing."""
+        self._summed = Summed.nothing(0)
+        self._changing = False
+        """Whether other sums are to tell queries their keys than do now."""
+        self._steady = 0
+        """When that was last not so."""
 
-    def ask(self, queries: Sequence[BoundedQuery], belief: Belief, *, everything: bool) -> None:
-        """Take what queries ask; ``everything``: some query of the stream needs every row of every key."""
-        size = belief.size * belief.columns
-        ceiling = np.full(size, 0.0 if everything else np.inf)
-        rows, columns, weights, limits = [], [], [], []
-        count, padding = 0, self._adjusting.padding
-        for query in queries:
-            entries, ceilings = query.asks()
-            for objects, most in ceilings:
-                np.minimum.at(ceiling, objects, np.maximum(most - padding, 0.0))
-            width = query.granted_width
-            for row, column, weight in entries:
-                rows.append(row + count)
-                columns.append(column)
-                weights.append(weight)
-                padded = np.zeros(query.matrix.size)
-                np.add.at(padded, row, np.abs(weight) * padding)
-                limits.append(np.maximum(width - padded, 0.0))
-                count += query.matrix.size
-        none = np.zeros(0, np.int64)
-        self.constraints = from_entries(
-            np.concatenate([none, *rows]),
-            np.concatenate([none, *columns]),
-            np.concatenate([np.zeros(0), *weights]),
-            limit=np.concatenate([np.zeros(0), *limits]),
-            ceiling=ceiling,
-        )
+    def ask(
+        self,
+        queries: Sequence[BoundedQuery],
+        belief: Belief,
+        summed: Summed | None = None,
+        *,
+        everything: bool = False,
+    ) -> None:
+        """Take what queries ask; ``everything``: some query of the stream needs every row of every key.
+
+        While other sums are to tell a query its keys than do, it asks for both: of what tells them now, and
+        of what will.
+        """
+        self._summed = Summed.nothing(belief.size) if summed is None else summed
+        self._asked = queries, everything
+        self._altered.take(queries)
+        self._build(belief)
+
+    def _build(self, belief: Belief) -> None:
+        self.constraints, self._tighter = self._constraints(belief, self._altered.enforced), None
+        if self._shrinking and self._altered.tighter:
+            self._tighter = self._constraints(belief, self._altered.least)
+            # what has its ceiling and shares nothing does not shrink
+            own = np.where(self.constraints.shared, self.constraints.ceiling, self._tighter.ceiling)
+            self.constraints = replace(self.constraints, ceiling=own)
+        self._held = np.repeat(self._summed.held, belief.columns)
         self._prices = self._targets = self._growing = None
+
+    @property
+    def _shrinking(self) -> bool:
+        """Whether widths shrink by themselves."""
+        return self._adjusting.allocation == "burden" and self._adjusting.shrink != 0
+
+    def _constraints(self, belief: Belief, promised: Callable[[BoundedQuery], float]) -> Constraints:
+        queries, everything = self._asked
+        found = constrained(queries, belief, self._summed, promised, self._adjusting.padding, everything)
+        self._changing = found.changing
+        return found.constraints
+
+    def _enforce(self, belief: Belief, now: int) -> bool:
+        """Enforce what was altered and is due; whether some of it is tighter, at an adjustment."""
+        altered = self._altered
+        if not (altered.looser or altered.tighter):
+            return False
+        begun = now + LEAD if self._adjusting.allocation == "burden" else now
+        due = self._ended(begun)
+        reached = self._tighter is not None and self._reached(self._tighter, belief.widths(slice(None), now))
+        if not due and not reached:
+            return False
+        tighter = reached or (altered.tighter and not self._shrinking)
+        altered.enforce(tighter=tighter)
+        self._build(belief)
+        return tighter and not reached
+
+    @staticmethod
+    def _reached(constraints: Constraints, widths: Floats) -> bool:
+        """Whether widths have shrunk to what is asked."""
+        asked_for = constraints.shared | np.isfinite(constraints.ceiling)
+        return constraints.feasible(np.where(asked_for, widths, 0.0), rtol=1e-12)
 
     def decide(self, mirror: Mirror, now: int, *, changed: bool) -> Grants:
         """The grants to be made now; ``changed``: what is asked has changed, or keys have come."""
-        constraints, belief = self.constraints, mirror.belief
-        if constraints is None or not belief.size:
+        belief = mirror.belief
+        if self.constraints is None or not belief.size:
             return Grants.none()
+        if not self._changing:
+            self._steady = now
+        tightened = self._enforce(belief, now)
+        constraints = self.constraints
         self._begins = now
         every = np.arange(belief.size * belief.columns)
         believed = belief.widths(every, now)
         waiting = belief.asked > 0
+        # what only told whether it is there has no width yet that could be shared
+        believed = np.where(constraints.shared & (believed >= TOLD), np.inf, believed)
         # what an object was asked to have is what it will have, if it had no bound at all before
         widths = np.where(np.isinf(believed) & waiting, belief.asked_width, believed)
         asked_for = constraints.shared | np.isfinite(constraints.ceiling)
@@ -95,27 +153,44 @@ class Coordinator:
         target[~asked_for] = np.inf
         fresh = asked_for & np.isinf(widths)
         if fresh.any():
-            target = self._begun(constraints, np.where(asked_for, widths, np.inf), fresh)
+            held = np.where(asked_for, widths, np.inf)
+            if self._changing:
+                # what replaces others takes over their width
+                over = inherited(self._asked[0], self._summed.intended, widths, belief.columns) * (1 - KEPT)
+                heirs = fresh & np.isfinite(over)
+                held[heirs] = np.minimum(over, constraints.ceiling)[heirs]
+                target = held
+            if (rest := fresh & np.isinf(held)).any():
+                target = self._begun(self._tighter or constraints, held, rest)
         fixed = asked_for & ~constraints.shared
         target[fixed] = constraints.ceiling[fixed]
         settled = np.where(np.isinf(target) & constraints.shared, 0.0, target)
         # what is to be narrowed counts as spent, but nobody else is narrowed for its sake
         soon = np.where(waiting, np.minimum(settled, belief.asked_widths(now)), settled)
-        period = now // self._adjusting.period
-        due = period > self._decided
+        self.tuning.fit(mirror, constraints)
+        due = self._ended(now)
         must = fixed & (target < widths)
         if constraints.feasible(np.where(asked_for, settled, 0.0), rtol=1e-12):
-            if not fresh.any():
+            # while something is replaced all stays as it is, though not for long
+            if not fresh.any() and not (self._changing and now - self._steady < STEADY * self.tuning.period):
                 target = self._adjusted(mirror, now, target, waiting, asked_for)
         elif not constraints.feasible(np.where(asked_for, soon, 0.0), rtol=1e-12):
             held = np.where(asked_for, soon, np.inf)
-            target = np.where(asked_for, narrowed(constraints, held), target)
+            # at an adjustment at once to what is best, else by equal shares
+            best = self._best(mirror, now, soon) if tightened else held
+            target = np.where(asked_for, narrowed(constraints, np.minimum(held, best)), target)
             must |= asked_for & (target < widths)
-            self._growing = None
+            growing = np.flatnonzero(tightened & constraints.shared & ~waiting & (best > widths))
+            self._growing = (growing, best[growing]) if len(growing) else None
         if due and self._adjusting.allocation != "burden":
-            self._decided = period
+            self._decided = now
+        slower = self.tuning.slower(constraints, belief) & ~waiting & (target <= widths)
+        target[slower] *= 1 - HAIR
+        must |= slower
         target[overdue] = _again(belief.asked_widths(now)[overdue])
-        return self._grants(belief, widths, target, must & ~waiting | overdue, waiting & ~overdue)
+        # what nobody asks for any more need not answer first
+        later = (waiting & asked_for | self._held) & ~overdue
+        return self._grants(belief, widths, target, must & ~waiting | overdue, later)
 
     def _overdue(self, mirror: Mirror, now: int) -> Bools:
         """Objects of which it should long be known that they use what was granted last.
@@ -125,7 +200,7 @@ class Coordinator:
         """
         belief = mirror.belief
         since = np.maximum(belief.asked_start, np.repeat(belief.unsure, belief.columns))
-        patience = self._adjusting.period + 2 * self._adjusting.tolerance
+        patience = min(self.tuning.period, PERIOD) + 2 * self._adjusting.tolerance
         waiting = (belief.asked > 0) | mirror.unsaid()
         there = ~np.repeat(mirror.away, belief.columns)
         found: Bools = waiting & there & (now - since > patience)
@@ -149,7 +224,7 @@ class Coordinator:
         manner = self._adjusting
         if manner.allocation == "burden":
             return self._burdened(mirror, now, widths)
-        if now // manner.period == self._decided:
+        if not self._ended(now):
             return self._grown(constraints, widths)
         if manner.allocation == "uniform":
             even = np.where(constraints.shared, uniform(constraints), widths)
@@ -157,14 +232,10 @@ class Coordinator:
             self._growing = (growing, even[growing])
             return np.where(waiting, widths, np.minimum(self._grown(constraints, widths), even))
         shared = np.where(constraints.shared, widths, 0.0)
-        seconds, period = manner.period / 1e6, HORIZON_PERIODS
-        age = np.repeat(np.maximum(now - mirror.heard, 0) / 1e6, mirror.columns)
-        told = Told(mirror.lowest, mirror.seconds, mirror.rates, age)
-        between = BETWEEN if len(widths) <= REFINED_UP_TO else 0
-        curves = known_curves(told, shared, seconds, between)
-        costs = np.ones(len(widths))
-        allocation = allocate(constraints, curves, costs, self._prices)
-        self._prices = allocation.prices
+        belief, seconds = mirror.belief, self.tuning.period / 1e6
+        costs = mirror.costs()
+        curves, allocation = self._allocated(mirror, now, widths, costs)
+        lasted = np.where(belief.newest > 0, np.maximum(now - belief.asked_start, 0) / 1e6, 0.0)
         # nothing is asked of an object whose last answer is still to come
         held = np.where(waiting, widths, allocation.widths)
         found = worthwhile(
@@ -173,7 +244,7 @@ class Coordinator:
             costs,
             np.where(constraints.shared, widths, np.inf),
             type(allocation)(held, allocation.prices),
-            period * seconds,
+            horizons(constraints, curves, shared, seconds, lasted),
         )
         target = widths.copy()
         target[found.narrow] = found.widths[found.narrow]
@@ -183,6 +254,30 @@ class Coordinator:
         grown = self._grown(constraints, np.where(asked_for, spent, 0.0))
         target[found.grow] = np.maximum(target[found.grow], grown[found.grow])
         return target
+
+    def _allocated(
+        self, mirror: Mirror, now: int, widths: Floats, costs: Floats
+    ) -> tuple[Curves, Allocation]:
+        """The response curves as they are known, and the widths that cost least by them."""
+        constraints = self.constraints
+        assert constraints is not None
+        age = np.repeat(np.maximum(now - mirror.heard, 0) / 1e6, mirror.columns)
+        told = Told(mirror.lowest, mirror.seconds, mirror.rates, age)
+        shared = np.where(constraints.shared, widths, 0.0)
+        curves = known_curves(told, shared, self.tuning.period / 1e6, refinement(len(widths)))
+        allocation = allocate(constraints, curves, costs, self._prices)
+        self._prices = allocation.prices
+        return curves, allocation
+
+    def _best(self, mirror: Mirror, now: int, widths: Floats) -> Floats:
+        """The widths that an adjustment aims at; infinite where they are nobody's choice."""
+        constraints = self.constraints
+        assert constraints is not None
+        if self._adjusting.allocation == "curves":
+            best = self._allocated(mirror, now, widths, mirror.costs())[1].widths
+        else:
+            best = uniform(constraints) if self._adjusting.allocation == "uniform" else widths
+        return np.where(constraints.shared, best, np.inf)
 
     def _grown(self, constraints: Constraints, widths: Floats) -> Floats:
         """Grow those that wait for room, as far as there is some."""
@@ -210,13 +305,13 @@ class Coordinator:
 
     def _burdened(self, mirror: Mirror, now: int, widths: Floats) -> Floats:
         """The paper's adjustment, begun shortly before the end of a period."""
-        constraints, manner = self.constraints, self._adjusting
+        constraints, manner = self._tighter or self.constraints, self._adjusting
         assert constraints is not None
-        ahead = (now + LEAD) // manner.period
-        if ahead <= self._decided:
+        if not self._ended(now + LEAD):
             return widths
+        ahead = (now + LEAD) // self.tuning.period * self.tuning.period
         self._decided = ahead
-        self._begins = max(now, ahead * manner.period)
+        self._begins = max(now, ahead)
         # what will have gone by then, by the laws that are believed; where bounds are padded, what goes at
         # that very time still counts for a while
         lag = 0 if manner.rate is None else manner.tolerance
@@ -225,10 +320,12 @@ class Coordinator:
         shrink = np.clip(shrink, 0.0, 1.0)
         elapsed = max((now - self._counted_from) / 1e6, 1e-3)
         self._counted_from = now
+        self.tuning.ended(float(mirror.updates.sum()) + self._made, constraints)
+        self._made = 0
         updates = np.repeat(mirror.updates, mirror.columns)
         mirror.updates[:] = 0
         shared = np.where(constraints.shared, widths, constraints.ceiling)
-        watched = Watched(shared, updates, np.ones(len(widths)), elapsed)
+        watched = Watched(shared, updates, mirror.costs(), elapsed)
         found = adjust(constraints, watched, shrink, self._rng, last=self._targets)
         self._targets = found.targets
         target = widths.copy()
@@ -236,13 +333,9 @@ class Coordinator:
         target[grown] = found.widths[grown]
         return target
 
-    def shrinks(self, constraints: Constraints) -> Floats:
-        """By object: what goes of a width in a period."""
-        if self._adjusting.allocation != "burden":
-            return np.zeros(constraints.objects)
-        fitted = fitted_shrink(constraints)
-        chosen = self._adjusting.shrink
-        return fitted if chosen is None else np.where(fitted > 0, chosen, 0.0)
+    def _ended(self, now: int) -> bool:
+        """Whether a period has ended since widths were last adjusted, whatever its length is by now."""
+        return now // self.tuning.period > self._decided // self.tuning.period
 
     def _grants(self, belief: Belief, widths: Floats, target: Floats, must: Bools, waiting: Bools) -> Grants:
         """Grants for what differs from what is believed; ``must``: however little that is."""
@@ -252,15 +345,16 @@ class Coordinator:
         with np.errstate(invalid="ignore"):
             apart = np.abs(target - widths) > WORTH * np.minimum(widths, target)
         chosen = np.flatnonzero(~both_infinite & (apart | must) & ~waiting)
-        shrink = self.shrinks(constraints)[chosen]
+        shrink = self.tuning.shrinks(constraints)[chosen]
         count = len(chosen)
+        self._made += count + int((target[chosen] < widths[chosen]).sum())
         return Grants(
             chosen // belief.columns,
             chosen % belief.columns,
             target[chosen],
             np.full(count, self._begins),
             np.where(np.isfinite(target[chosen]), shrink, 0.0),
-            np.full(count, self._adjusting.period),
+            np.full(count, self.tuning.period),
         )
 
 

@@ -1,9 +1,12 @@
-"""The evaluator: intervals of all groups whenever a bound has changed, once for each time."""
+"""The evaluator: intervals of all groups whenever a bound has changed, once for each time.
+
+Items over a sliding time are told at the ends of its steps instead (`sliding.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -14,7 +17,8 @@ from slackwater.plan.adjusting import Adjusting
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.bounds.belief import Belief
 from slackwater.runtime.bounds.mirror import Mirror
-from slackwater.runtime.bounds.queries import BoundedQuery
+from slackwater.runtime.bounds.queries import BoundedQuery, Intervals
+from slackwater.runtime.bounds.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class _Held:
     low: Floats
     high: Floats
     counted: Ints
+    whole: bool = True
+    """Whether all of the time is known that they are of."""
 
 
 class Evaluator:
@@ -37,13 +43,17 @@ class Evaluator:
         self._low: Floats = np.empty(0)
         self._high: Floats = np.empty(0)
         self._said: dict[tuple[str, int], tuple[Floats, Floats]] = {}
+        self._parts: set[tuple[str, int]] = set()
+        """Items over a sliding time of which the last that was told was not of all of it."""
         self._fresh = {q.step.name for q in queries}
         """Queries of which nothing was delivered as they are now."""
+        self.windows: Windows = Windows(queries, None if before is None else before.windows)
         if before is not None:
             same = {q.step.name for q in queries if any(q.step == b.step for b in before.queries)}
             self._fresh -= same - before._fresh
             self._said = {k: v for k, v in before._said.items() if k[0] in same}
             self._low, self._high = before._low, before._high
+            self._parts = {k for k in before._parts if k[0] in same}
 
     def weigh(self, belief: Belief) -> None:
         """Weigh all objects anew: keys have come, or values have come or gone."""
@@ -57,24 +67,59 @@ class Evaluator:
     ) -> list[AnswerBatch]:
         """Carry the mirror on to a time of the hub; answers for every time at which something changed."""
         held: dict[tuple[int, int], list[_Held]] = {}
-        self._refresh(mirror, max(mirror.queue.released, 1), adjusting)
-        for at, touched in mirror.advance(time):
-            if mirror.belief.flipped:
-                self.weigh(mirror.belief)
-                self._refresh(mirror, at, adjusting)
-            elif len(touched) == len(self._low):
-                self._refresh(mirror, at, adjusting)
-            else:
-                self._update(mirror, touched, at, adjusting)
-            for place, query in enumerate(self.queries):
-                for item, interval in self._changed(query, self._rows(query, touched), at):
-                    held.setdefault((place, item), []).append(interval)
+        for place, item, interval in self._advanced(mirror, time, adjusting):
+            held.setdefault((place, item), []).append(interval)
         for place, item, interval in self._begun(mirror, adjusting):
             held.setdefault((place, item), []).append(interval)
         return [
             self._batch(self.queries[place], item, found, emitted_at)
             for (place, item), found in sorted(held.items())
         ]
+
+    def replay(self, mirror: Mirror, time: int, adjusting: Adjusting) -> None:
+        """Carry the mirror on to a time up to which all has been delivered: only windows take notice."""
+        said, self._said = self._said, {}
+        for _ in self._advanced(mirror, time, adjusting):
+            """Delivered before."""
+        self._said = said
+
+    def _advanced(self, mirror: Mirror, time: int, adjusting: Adjusting) -> Iterator[tuple[int, int, _Held]]:
+        belief = mirror.belief
+        released = max(mirror.queue.released, 1)
+        self._refresh(mirror, released, adjusting)
+        self.windows.weighed(self.queries)
+        self.windows.begin(self.queries, belief, self._low, self._high, released)
+        for at, touched in mirror.advance(time):
+            yield from self._slid(belief, at - 1)
+            if belief.flipped:
+                # what tells a row may be something else now, so that all may have changed
+                self.weigh(belief)
+                self.windows.weighed(self.queries)
+                self._refresh(mirror, at, adjusting)
+                touched = np.arange(len(self._low))
+            elif len(touched) == len(self._low):
+                self._refresh(mirror, at, adjusting)
+            else:
+                self._update(mirror, touched, at, adjusting)
+            for place, query in enumerate(self.queries):
+                rows = self._rows(query, touched)
+                self.windows.take(query, belief, rows, self._low, self._high, at)
+                for item, interval in self._changed(query, rows, at):
+                    yield place, item, interval
+        yield from self._slid(belief, mirror.queue.released)
+
+    def _slid(self, belief: Belief, until: int) -> Iterator[tuple[int, int, _Held]]:
+        """Items over a sliding time at the ends of its steps, where they have changed."""
+        for place, item, over in self.windows.ends(self.queries, belief, self._low, self._high, until):
+            query = self.queries[place]
+            rows = np.arange(min(len(over.low), len(query.counted)))
+            found = Intervals(rows, over.low[rows], over.high[rows], query.counted[rows])
+            name = (query.step.name, item)
+            # that a window is known whole is told too
+            told = self._new(query, item, found, over.at, again=over.whole and name in self._parts)
+            if told is not None:
+                (self._parts.discard if over.whole else self._parts.add)(name)
+                yield place, item, replace(told, whole=over.whole)
 
     def _begun(self, mirror: Mirror, adjusting: Adjusting) -> Iterator[tuple[int, int, _Held]]:
         """Queries that are new, as they are at the end of a batch: nothing may change for long."""
@@ -90,12 +135,12 @@ class Evaluator:
 
     def _refresh(self, mirror: Mirror, at: int, adjusting: Adjusting) -> None:
         low, high = mirror.belief.bounds(slice(None), at, adjusting.rate, _lag(adjusting))
-        pad = adjusting.padding / 2
+        pad = np.repeat(mirror.belief.parts, mirror.columns) * adjusting.padding / 2
         self._low, self._high = low - pad, high + pad
 
     def _update(self, mirror: Mirror, objects: Ints, at: int, adjusting: Adjusting) -> None:
         low, high = mirror.belief.bounds(objects, at, adjusting.rate, _lag(adjusting))
-        pad = adjusting.padding / 2
+        pad = mirror.belief.parts[objects // mirror.columns] * adjusting.padding / 2
         self._low[objects], self._high[objects] = low - pad, high + pad
 
     def _rows(self, query: BoundedQuery, touched: Ints) -> Ints:
@@ -107,18 +152,26 @@ class Evaluator:
     def _changed(self, query: BoundedQuery, rows: Ints, at: int) -> list[tuple[int, _Held]]:
         found = []
         for item in range(len(query.items)):
-            interval = query.intervals(item, rows, self._low, self._high)
-            low, high = self._last(query, item)
-            new = ~((low[rows] == interval.low) & (high[rows] == interval.high))
-            # where there is no value any more, that is said once
-            new &= ~(np.isnan(low[rows]) & np.isnan(interval.low))
-            # a group that has no row yet says nothing
-            new &= interval.counted > 0
-            if new.any():
-                low[rows[new]], high[rows[new]] = interval.low[new], interval.high[new]
-                kept = (interval.low[new], interval.high[new], interval.counted[new])
-                found.append((item, _Held(at, rows[new], *kept)))
+            if query.form.items[item].move is None:
+                told = self._new(query, item, query.intervals(item, rows, self._low, self._high), at)
+                found += [] if told is None else [(item, told)]
         return found
+
+    def _new(
+        self, query: BoundedQuery, item: int, interval: Intervals, at: int, *, again: bool = False
+    ) -> _Held | None:
+        """What of intervals has not been said yet; ``again``: or was said of less."""
+        rows = interval.rows
+        low, high = self._last(query, item)
+        new = again | ~((low[rows] == interval.low) & (high[rows] == interval.high))
+        # where there is no value any more, that is said once
+        new &= ~(np.isnan(low[rows]) & np.isnan(interval.low))
+        # a group that has no row yet says nothing; one that has none any more says so
+        new &= (interval.counted > 0) | ~np.isnan(low[rows])
+        if not new.any():
+            return None
+        low[rows[new]], high[rows[new]] = interval.low[new], interval.high[new]
+        return _Held(at, rows[new], interval.low[new], interval.high[new], interval.counted[new])
 
     def _last(self, query: BoundedQuery, item: int) -> tuple[Floats, Floats]:
         """What was delivered last, by group."""
@@ -138,6 +191,7 @@ class Evaluator:
         bounded: Bools = np.isfinite(low) & np.isfinite(high)
         ends = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
         middle = ends[0] / 2 + ends[1] / 2
+        whole = np.concatenate([np.full(len(h.rows), h.whole) for h in found])
         return AnswerBatch(
             query=query.step.name,
             column=query.outputs()[item].name,
@@ -150,7 +204,7 @@ class Evaluator:
             how="bounded",
             rows=np.concatenate([h.counted for h in found]),
             # that there is no value is known exactly
-            met=np.isnan(low) | bounded & (ends[1] - ends[0] <= query.contract.width),
+            met=whole & (np.isnan(low) | bounded & (ends[1] - ends[0] <= query.contract.width)),
             emitted_at=emitted_at,
         )
 

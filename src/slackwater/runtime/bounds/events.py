@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 Entry = dict[str, Any]
-LIVES = ("lost", "joined", "keys", "caught_up")
+LIVES = ("lost", "joined", "keys", "caught_up", "withdrawn")
 """What is said of the agents themselves."""
 
 
@@ -101,12 +101,17 @@ def events_of(entry: Entry) -> Iterator[Event]:
         curves = entry.get("curve") or [None] * len(entry["key"])
         rows = zip(entry["key"], entry["at"], entry["values"], curves, strict=True)
         for place, (key, at, values, curve) in enumerate(rows):
-            what = {"key": key, "values": values, "rides": curve}
+            what = {"key": key, "values": values, "rides": curve, "agent": entry["agent"]}
             yield Event(at, (position, place), "row", what)
         told = entry.get("narrowed")
         if told:
             for place, (grant, at) in enumerate(zip(told["position"], told["at"], strict=True)):
                 yield Event(at, (position, len(entry["key"]) + place), "narrowed", {"grant": grant})
+        for place, what in enumerate(_columns(entry.get("absent"))):
+            # after the row that it belongs to, in one transaction with it
+            yield Event(what["at"], (position, (1 << 39) + place), "absent", what)
+        if "beside" in entry:
+            yield Event(entry["sent"], (position, 1 << 39), "beside", entry["beside"])
         if entry.get("caught_up"):
             what = {"agent": entry["agent"]}
             yield Event(entry["sent"], (position, 1 << 40), "caught_up", what)
@@ -118,11 +123,23 @@ def events_of(entry: Entry) -> Iterator[Event]:
             what = {name: [entry[name][i] for i in places] for name in names}
             what["position"] = [position + int(i) for i in places]
             yield Event(start, (position, 0), "grants", what)
-    elif kind == "keys":
+    elif kind == "sums":
+        what = {name: entry[name] for name in ("agent", "members", "scope", "window", "dropped", "position")}
+        yield Event(entry["received"], (position, 0), "sums", what)
+    elif kind in ("keys", "withdrawn"):
         what = {name: entry[name] for name in ("agent", "numbers")}
-        yield Event(entry["received"], (position, 0), "keys", what)
+        yield Event(entry["received"], (position, 0), kind, what)
     elif kind == "lost":
         yield Event(entry["since"], (position, 0), "lost", {"agent": entry["agent"]})
     elif kind == "joined":
         what = {name: entry[name] for name in ("agent", "incarnation")}
+        if "cost" in entry:
+            what["cost"] = entry["cost"]
         yield Event(entry["received"], (position, 0), "joined", what)
+
+
+def _columns(told: dict[str, list[Any]] | None) -> Iterator[dict[str, Any]]:
+    """Arrays of one length as one object for each place."""
+    if told is not None:
+        for values in zip(*told.values(), strict=True):
+            yield dict(zip(told, values, strict=True))

@@ -7,6 +7,7 @@ goes on repeats what came after its snapshot without delivering it, since that w
 from __future__ import annotations
 
 import json
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.edge.messages import Disconnected
-from slackwater.edge.widths import Grants
+from slackwater.edge.widths import Grants, Ints
 from slackwater.language.contracts import Precision
 from slackwater.language.statements import CreateStream
 from slackwater.plan.adjusting import adjusting
@@ -29,6 +30,7 @@ from slackwater.runtime.bounds.evaluating import Evaluator
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
 from slackwater.runtime.bounds.showing import Rates, described
+from slackwater.runtime.bounds.summing import Order, Summing
 from slackwater.runtime.current.asking import Asking
 from slackwater.runtime.current.matrix import Matrix
 from slackwater.runtime.current.places import Places
@@ -38,6 +40,9 @@ from slackwater.runtime.work import Work
 from slackwater.spark.agents_source import AgentsSource
 
 SNAPSHOT_EVERY = 32
+logger = logging.getLogger(__name__)
+SLIDING = "sliding."
+"""Before the names of what is kept of items over a sliding time."""
 
 
 class BoundsKeeper:
@@ -52,11 +57,21 @@ class BoundsKeeper:
         self._source = source
         self._adjusting = adjusting(stream)
         self._keys = Places(len(source.key_types))
+        self._numbers: Ints = np.empty(0, np.int64)
+        """The hub's number of each of these keys."""
+        self._width = 0
+        """How many keys are numbered, sums included."""
+        self._windows: tuple[dict[str, Any], list[list[Any]]] = ({}, [])
+        """What was kept of items over a sliding time."""
+        self._delivered: int | None = None
+        """Up to which time all had been delivered by a run that this one goes on from."""
         self.mirror = self._loaded(len(value_columns(stream)))
         self._evaluator = Evaluator([], None)
         self._coordinator = Coordinator(self._adjusting, np.random.default_rng(seed))
         self._plan: CurrentPlan | None = None
         self._turns = 0
+        self._summing = Summing(self._adjusting, self._coordinator.tuning)
+        self._forming: list[Order] = []
         self._granting = Grants.none()
         self._granted = 0
         """The position after the last grant that was made: until that is read, nothing more is granted."""
@@ -78,6 +93,7 @@ class BoundsKeeper:
         catalog = work.plan.catalog
         ask = self._ask(work)
         changed = self._follow(catalog, ask)
+        self._replay()
         offsets = work.decision.offsets
         first, end, time = (int(offsets[name]) for name in ("first", "end", "time"))
         for entry in self._source.entries(first, end):
@@ -94,10 +110,15 @@ class BoundsKeeper:
         )
         changed |= everything != self._everything
         self._everything = everything
-        if changed:
-            self._coordinator.ask(self.queries, self.mirror.belief, everything=everything)
         # what was granted before must be known before anything else is
         read = end >= max(self._granted, self._source.granted_from)
+        if changed or (read and self._summing.due(self.mirror, time, everything=everything)):
+            summed, orders = self._summing.decide(
+                self.queries, self.mirror, time, everything=everything, changed=changed
+            )
+            self._forming = orders if read else []
+            if summed is not None:
+                self._coordinator.ask(self.queries, self.mirror.belief, summed, everything=everything)
         if read and not self.mirror.queue.granting:
             self._granting = self._coordinator.decide(self.mirror, time, changed=changed or self._changed)
             self._changed = False
@@ -111,18 +132,23 @@ class BoundsKeeper:
     def described(self) -> list[str]:
         """What EXPLAIN shows while it runs."""
         now = self.mirror.queue.released
-        return described(self._stream, self.mirror, self.queries, self._rates, now)
+        manner = self._coordinator.tuning.described(self._coordinator.constraints)
+        return described(self._stream, self.mirror, self.queries, self._rates, now, manner)
 
     def committed(self) -> None:
         """Make the grants of a turn that is committed, and let the hub forget what is kept here."""
         grants, self._granting = self._granting, Grants.none()
-        if len(grants):
-            try:
-                found = self._source.link.grant(grants)
-                self._granted = int(found.position[-1]) + 1
-            except Disconnected:
-                # whether it was carried out shows when the log is read on
-                self._granted = max(self._granted, self._source.link.connect().position)
+        orders, self._forming = self._forming, []
+        link = self._source.link
+        try:
+            for order in orders:
+                link.form(order.agent, order.members, order.scope, order.window, order.dropped)
+                self._granted = link.end().position
+            if len(grants):
+                self._granted = int(link.grant(grants).position[-1]) + 1
+        except Disconnected:
+            # whether it was carried out shows when the log is read on
+            self._granted = max(self._granted, link.connect().position)
         if self._files:
             self._source.link.forget(int(self._files[-1].rows))
         for path in self._doomed:
@@ -154,27 +180,57 @@ class BoundsKeeper:
         queries = []
         for step in plan.steps:
             query = BoundedQuery(bounded_form(step.step, plan.stream), Matrix(step, plan.signals), columns)
-            query.matrix.extend(ask.entries(step, self._keys, 0), self._keys.size)
+            query.matrix.extend(self._numbered(ask.entries(step, self._keys, 0)), self._width)
             query.name_groups(ask.group_items)
             queries.append(query)
         self._evaluator = Evaluator(queries, self._evaluator)
         self._evaluator.weigh(self.mirror.belief)
         return True
 
+    def _replay(self) -> None:
+        """Catch up with what had been delivered, once the queries are known whose windows it is part of."""
+        if self._delivered is None:
+            return
+        self._evaluator.windows.load(*self._windows)
+        self._evaluator.replay(self.mirror, self._delivered, self._adjusting)
+        self._delivered = None
+
     def _place_keys(self, ask: Asking) -> bool:
         """Ask how queries weigh the keys that are new."""
-        names = self.mirror.names
-        known = self._keys.size
-        if len(names) == known:
+        if len(self.mirror.names) == self._width:
             return False
-        types = self._source.key_types
-        fresh = [pa.array([n[i] for n in names[known:]], t) for i, t in enumerate(types)]
-        self._keys.find(fresh, add=True)
+        known = self._keys.size
+        self._name_keys(self.mirror.names)
         for query in self.queries:
-            query.matrix.extend(ask.entries(query.matrix.step, self._keys, known), self._keys.size)
+            fresh = self._numbered(ask.entries(query.matrix.step, self._keys, known))
+            query.matrix.extend(fresh, self._width)
             query.name_groups(ask.group_items)
         self._evaluator.weigh(self.mirror.belief)
         return True
+
+    def _name_keys(self, names: list[Any]) -> None:
+        """Give places to keys that are new; sums are keys without a name, which no query weighs by itself."""
+        fresh = [n for n in range(self._width, len(names)) if self._source.has_name(names[n])]
+        strange = [names[n] for n in range(self._width, len(names)) if n not in set(fresh)]
+        strange = [name for name in strange if not isinstance(name, dict)]
+        if strange:
+            logger.warning(
+                "stream %s: %d keys are not of the types that it declares and are left out, such as %r",
+                *(self._stream, len(strange), strange[0]),
+            )
+        if fresh:
+            types = self._source.key_types
+            columns = [pa.array([names[n][i] for n in fresh], t) for i, t in enumerate(types)]
+            self._keys.find(columns, add=True)
+        self._numbers = np.concatenate([self._numbers, np.array(fresh, np.int64)])
+        self._width = len(names)
+
+    def _numbered(self, entries: pa.Table) -> pa.Table:
+        """Entries with the hub's numbers of keys instead of their places."""
+        if not entries.num_rows:
+            return entries
+        numbers = self._numbers[entries["key"].to_numpy()]
+        return entries.set_column(entries.column_names.index("key"), "key", pa.array(numbers))
 
     # on disk
 
@@ -183,30 +239,31 @@ class BoundsKeeper:
         return self._state.files.setdefault(BOUNDS, [])
 
     def _loaded(self, columns: int) -> Mirror:
-        padded = self._adjusting.rate is not None
-        mirror = Mirror(columns, self._adjusting.tolerance, padded=padded)
+        manner = self._adjusting
+        padded = manner.rate is not None
+        widening = manner.period if padded else None
+        mirror = Mirror(columns, manner.tolerance, padded=padded, widening=widening)
         offsets = self._state.offsets
         if not self._files or offsets is None:
             return mirror
         with np.load(self._journal.root / self._files[-1].path) as kept:
             noted: dict[str, Any] = json.loads(str(kept["kept"]))
             mirror.load({n: kept[n] for n in kept.files if n != "kept"}, noted)
+            own = {n: kept[n] for n in kept.files if n.startswith(SLIDING)}
+            self._windows = ({n.removeprefix(SLIDING): a for n, a in own.items()}, noted.get("sliding", []))
         for entry in self._source.entries(int(self._files[-1].rows), int(offsets["end"])):
             mirror.take(entry)
-        for _ in mirror.advance(int(offsets["time"])):
-            """Delivered before."""
-        self._source.know([list(n) for n in mirror.names])
-        types = self._source.key_types
-        if mirror.names:
-            self._keys.find(
-                [pa.array([n[i] for n in mirror.names], t) for i, t in enumerate(types)], add=True
-            )
+        self._delivered = int(offsets["time"])
+        self._source.know(list(mirror.names))
+        self._name_keys(mirror.names)
         return mirror
 
     def _write(self, step: int, end: int) -> None:
         """Keep a snapshot of the log up to a position."""
         self._turns = 0
         arrays, noted = self.mirror.to_parts()
+        windows, noted["sliding"] = self._evaluator.windows.to_parts()
+        arrays |= {SLIDING + name: array for name, array in windows.items()}
         folder = self._journal.panes / f"{BOUNDS}_{safe_name(self._stream.lower())}"
         folder.mkdir(exist_ok=True)
         path = folder / f"{step:012d}.npz"

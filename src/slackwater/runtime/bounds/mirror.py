@@ -6,7 +6,7 @@ mirror that was kept comes to the same one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from slackwater.edge.shadows import POINTS
+from slackwater.edge.sum_table import SumTable
 from slackwater.edge.widths import Bools, Floats, Ints
-from slackwater.runtime.bounds.belief import Belief
+from slackwater.runtime.bounds.belief import Belief, LiveSum
 from slackwater.runtime.bounds.events import Entry, Event, Queue
+
+NOBODY = -1
 
 
 @dataclass
@@ -27,30 +30,49 @@ class AgentSeen:
     incarnation: str = ""
     lost: int = 0
     """Since when; 0: it is there."""
+    cost: float = 1.0
+    """What one of its messages costs, relative to those of others."""
 
 
 class Mirror:
     """All that is known of one stream whose values agents send."""
 
-    def __init__(self, columns: int, tolerance: int, *, padded: bool = False) -> None:
+    def __init__(
+        self, columns: int, tolerance: int, *, padded: bool = False, widening: int | None = None
+    ) -> None:
         self.columns = columns
+        self._widening = widening
         self._tolerance = tolerance
         self._hold = 0 if padded else tolerance
         self._begin()
 
     def _begin(self) -> None:
-        self.belief = Belief(self.columns)
+        self.belief = Belief(self.columns, self._widening)
         self.queue = Queue(self._tolerance, self._hold)
         self._declared: dict[str, Any] = {}
         self.owner: Ints = np.empty(0, np.int64)
         """By key: the agent that has it, by place."""
-        self.names: list[list[Any]] = []
-        """The keys, by the hub's numbers."""
+        self.announced: Ints = np.empty(0, np.int64)
+        """By key: the agent that is to have it, by the newest of the log, whose time is still to come."""
+        self.names: list[Any] = []
+        """The keys, by the hub's numbers; of a sum, an object that says which."""
+        self.sums = SumTable()
+        """The sums that are defined, and have not ended at the time that has been reached."""
+        self.ordered = SumTable()
+        """Those that the log defines, some of them from a time on that is still to come."""
+        self.sum_keys: dict[int, int] = {}
+        """By the number of a sum: the number of its key, once its agent has announced it."""
+        self._missing: dict[int, tuple[int, list[list[int]]]] = {}
+        """By key of a sum: the members that have no value, and the position that said so."""
+        self.sums_version = 0
+        """Another number whenever sums have been defined, announced or ended."""
         self.agents: dict[str, AgentSeen] = {}
         self.updates: Floats = np.empty(0)
         """By key: rows since they were last asked for."""
         self.heard: Ints = np.empty(0, np.int64)
         """By key: the time of its last row."""
+        self.watched_at: Ints = np.empty(0, np.int64)
+        """By key: when the curve of a sum that nobody asks for was last told."""
         self.lowest: Ints = np.empty(0, np.int64)
         self.seconds: Floats = np.empty(0)
         self.rates: Floats = np.empty((0, POINTS))
@@ -74,25 +96,37 @@ class Mirror:
         kind = entry["kind"]
         if kind == "declared":
             declared = {"key": entry["key"], "columns": entry["columns"]}
-            if declared != self._declared:
-                # a stream of another shape is another stream: the hub numbers its keys anew
+            if self._declared and declared != self._declared:
+                # a stream of another shape is another stream: the hub numbers its keys anew; agents that came
+                # before the first one go on
                 self._begin()
-                self._declared = declared
+            self._declared = declared
         elif kind == "keys":
             self._announce(entry)
         elif kind == "joined":
             self._agent(entry["agent"])
+        elif kind == "sums":
+            self.ordered.apply(entry)
+            # whoever tells a sum has heard of it: its rows come after this, whatever its clock says
+            self.sums.apply({**entry, "dropped": []})
+            self.sums_version += 1
         self.queue.take(entry)
 
     def _agent(self, name: str) -> AgentSeen:
         return self.agents.setdefault(name, AgentSeen(len(self.agents)))
 
     def _announce(self, entry: Entry) -> None:
-        self._agent(entry["agent"])
+        agent = self._agent(entry["agent"])
         for name, number in zip(entry["keys"], entry["numbers"], strict=True):
             if number == len(self.names):
                 self.names.append(name)
+                if isinstance(name, dict):
+                    self.sum_keys[name["sum"]] = number
+                    self.sums_version += 1
         self._grow(len(self.names))
+        for number in entry["numbers"]:
+            self.belief.summed[number] = isinstance(self.names[number], dict)
+            self.announced[number] = agent.place
 
     def _grow(self, size: int) -> None:
         more = size - self.belief.size
@@ -100,8 +134,9 @@ class Mirror:
             return
         self.belief.grow(size)
         self.owner = np.concatenate([self.owner, np.full(more, -1)])
+        self.announced = np.concatenate([self.announced, np.full(more, -1)])
         self.updates = np.concatenate([self.updates, np.zeros(more)])
-        for name in ("heard", "told", "taken"):
+        for name in ("heard", "told", "taken", "watched_at"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more, np.int64)]))
         self.away = np.concatenate([self.away, np.zeros(more, bool)])
         objects = more * self.columns
@@ -147,29 +182,63 @@ class Mirror:
             return self._granted(what)
         if event.kind == "narrowed":
             return self._narrowed(what["grant"], position)
+        if event.kind == "absent":
+            return self._absent(what["key"], what["absent"], position)
+        if event.kind == "beside":
+            for key, curves in zip(what["key"], what["curve"], strict=True):
+                self._learn(np.arange(key * self.columns, (key + 1) * self.columns), curves)
+                self.watched_at[key] = event.at
+            return np.empty(0, np.int64)
+        if event.kind == "sums":
+            self.sums_version += 1
+            for ended in self.sums.apply({**what, "members": [], "scope": [], "window": []}):
+                if ended in self.sum_keys:
+                    self.belief.end_sum(self.sum_keys[ended])
+            return np.empty(0, np.int64)
         agent = self._agent(what["agent"])
+        if event.kind == "withdrawn":
+            return self._withdrawn(np.array(what["numbers"], np.int64), position)
         if event.kind == "keys":
             numbers = np.array(what["numbers"], np.int64)
+            # who announces a key that was withdrawn has it again
+            gone = self.belief.withdrawn[numbers]
+            self.belief.withdraw(numbers[(gone > 0) & (gone < position)], 0)
             keys = numbers[self.owner[numbers] != agent.place]
             others = keys[self.owner[keys] >= 0]
+            if len(others) and self.belief.live:
+                # what another agent has is in no sum of this one
+                for number in self.sums.with_key(others.tolist()):
+                    self.belief.end_sum(self.sum_keys.get(number, -1))
             self.owner[keys] = agent.place
             self._handed(others, event.at, position)
+            for number, _ in self.sums.of(what["agent"]):
+                # what it has told of before it was known to have all of it
+                key = self.sum_keys.get(number, -1)
+                if key >= 0 and self.belief.known[key]:
+                    self._sum_up(key, agent.place)
         else:
             keys = np.flatnonzero(self.owner == agent.place)
         if event.kind == "lost":
             agent.lost = event.at
             self._doubt(keys, event.at)
         elif event.kind == "joined":
-            if agent.incarnation and agent.incarnation != what["incarnation"]:
-                # it has forgotten its bounds
+            if agent.incarnation != what["incarnation"]:
+                # it has forgotten its bounds, if it had any
                 self._handed(keys, event.at, position)
                 agent.lost = 0
             agent.incarnation = what["incarnation"]
+            agent.cost = what.get("cost", 1.0)
         elif event.kind == "caught_up":
             # the same process with the same bounds, and all that waited has been sent
             agent.lost = 0
         self.away[keys] = agent.lost > 0
         self._vouch(keys)
+        return self.belief.objects(keys).ravel()
+
+    def _withdrawn(self, numbers: Ints, position: int) -> Ints:
+        """Keys that somebody at the hub has withdrawn, but for those that were told of since."""
+        keys = numbers[(self.told[numbers] < position) & (self.taken[numbers] < position)]
+        self.belief.withdraw(keys, position)
         return self.belief.objects(keys).ravel()
 
     def _doubt(self, keys: Ints, at: int) -> None:
@@ -189,6 +258,14 @@ class Mirror:
         known = ~self.away[keys] & (self.told[keys] >= self.taken[keys]) & used.all(axis=1)
         self.belief.unsure[keys[known]] = 0
 
+    def costs(self) -> Floats:
+        """By object: what a message of its agent costs."""
+        # the last place is that of nobody
+        by_agent = np.ones(len(self.agents) + 1)
+        for agent in self.agents.values():
+            by_agent[agent.place] = agent.cost
+        return np.repeat(by_agent[self.owner], self.columns)
+
     def unsaid(self) -> Bools:
         """By object: whether the process that has it now is still to say that it uses its grant."""
         granted = np.isfinite(self.belief.asked_width)
@@ -204,13 +281,39 @@ class Mirror:
         slope = _floats(rides["s"]) if "s" in rides else np.zeros(self.columns)
         objects = self.belief.row(key, values, centre, slope, at)
         self.told[key] = position
+        if position > self.belief.withdrawn[key]:
+            self.belief.withdraw(np.array([key]), position if rides.get("g") else 0)
         if self.belief.unsure[key]:
             self._vouch(np.array([key]))
         self.updates[key] += 1
         self.heard[key] = max(int(self.heard[key]), at)
-        for place, curve in zip(objects.tolist(), rides.get("r", ()), strict=False):
-            self.lowest[place], self.seconds[place], self.rates[place] = curve[0], curve[1], curve[2:]
+        self._learn(objects, rides.get("r", ()))
+        if self.belief.summed[key]:
+            self._sum_up(key, self._agent(what["agent"]).place)
         return objects
+
+    def _learn(self, objects: Ints, curves: Sequence[Any]) -> None:
+        """The response curves of a row's objects."""
+        for place, curve in zip(objects.tolist(), curves, strict=False):
+            self.lowest[place], self.seconds[place], self.rates[place] = curve[0], curve[1], curve[2:]
+
+    def _sum_up(self, key: int, agent: int) -> None:
+        """A sum that has told its value serves from then on, if it is still wanted and its agent has all."""
+        number = self.names[key]["sum"]
+        if key not in self.belief.live and number in self.sums.defined:
+            defined = self.sums.defined[number]
+            members = np.array(defined.members, np.int64)
+            if np.isin(self.owner[members], (agent, NOBODY)).all():
+                self.belief.sum_up(key, LiveSum(members, defined.scope, defined.window))
+                if key in self._missing:
+                    self.belief.absent(key, self._missing[key][1])
+
+    def _absent(self, key: int, absent: list[list[int]], position: int) -> Ints:
+        """Who of a sum's members has no value; kept for when it is known what it is the sum of."""
+        if position >= self._missing.get(key, (0, []))[0]:
+            self._missing[key] = (position, absent)
+            return self.belief.absent(key, absent)
+        return np.empty(0, np.int64)
 
     def _granted(self, what: Mapping[str, Any]) -> Ints:
         key, column = np.array(what["key"], np.int64), np.array(what["column"], np.int64)
@@ -252,20 +355,33 @@ class Mirror:
         arrays |= {name: getattr(self, name) for name in _ARRAYS}
         kept = {
             "names": self.names,
-            "agents": {n: [a.place, a.incarnation, a.lost] for n, a in self.agents.items()},
+            "agents": {n: [a.place, a.incarnation, a.lost, a.cost] for n, a in self.agents.items()},
             "declared": self._declared,
             "queue": self.queue.to_json(),
             "early": sorted(self._early.items()),
             "granted_to": self._granted_to,
+            "sums": self.sums.to_json(),
+            "ordered": self.ordered.to_json(),
+            "missing": [[key, *told] for key, told in self._missing.items()],
+            "live": [[key, s.members.tolist(), s.scope, s.window] for key, s in self.belief.live.items()],
         }
         return arrays, kept
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]], kept: Mapping[str, Any]) -> None:
         prefix = "belief."
         self.belief.load({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
+        # snapshots of earlier versions know of no sums
+        none = {"announced": arrays["owner"], "watched_at": np.zeros(self.belief.size, np.int64)}
         for name in _ARRAYS:
-            setattr(self, name, np.array(arrays[name]))
-        self.names = [list(name) for name in kept["names"]]
+            setattr(self, name, np.array(arrays[name] if name in arrays else none[name]))
+        self.names = list(kept["names"])
+        named = enumerate(self.names)
+        self.sum_keys = {n["sum"]: number for number, n in named if isinstance(n, dict)}
+        self.sums.load(kept.get("sums", ()))
+        self.ordered.load(kept.get("ordered", ()))
+        self._missing = {key: (position, lists) for key, position, lists in kept.get("missing", ())}
+        live = kept.get("live", ())
+        self.belief.live = {key: LiveSum(np.array(m, np.int64), scope, size) for key, m, scope, size in live}
         self.agents = {n: AgentSeen(*seen) for n, seen in kept["agents"].items()}
         self._declared = dict(kept["declared"])
         self.queue.load(dict(kept["queue"]))
@@ -274,7 +390,20 @@ class Mirror:
         self._by_grant = None
 
 
-_ARRAYS = ("owner", "away", "told", "taken", "acked", "updates", "heard", "lowest", "seconds", "rates")
+_ARRAYS = (
+    "owner",
+    "announced",
+    "away",
+    "told",
+    "taken",
+    "acked",
+    "updates",
+    "heard",
+    "watched_at",
+    "lowest",
+    "seconds",
+    "rates",
+)
 AT_MOST = 3600
 """Times between two events at which bounds that change by themselves are looked at."""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from scipy.sparse import csc_array, csr_array
 
@@ -16,13 +14,14 @@ from slackwater.language.contracts import Precision
 from slackwater.plan.bounded import Bounded, BoundedItem
 from slackwater.plan.linear import LinearCall, computed, reads
 from slackwater.plan.model import Output, Step
-from slackwater.runtime.bounds.belief import Belief
+from slackwater.planners.precision_sums import Entries
+from slackwater.runtime.bounds.belief import Belief, LiveSum
+from slackwater.runtime.bounds.covers import Cover, entries_of
+from slackwater.runtime.bounds.meaning import Means
+from slackwater.runtime.bounds.weighing import Weighed, part_of
 from slackwater.runtime.current.matrix import Matrix, Values
 from slackwater.runtime.expressions import evaluate as expression
 
-EPSILON = float(np.finfo(np.float64).eps)
-IN_TURN = 40.0
-"""Roundings of a sum beside those of its pairs: of up to 128 numbers in turn, of products and of ends."""
 KEPT_BACK = 1e-6
 """The share of a width that is not given away: what sums of floats may lose is told as part of the answer."""
 TOLD = 2.0**800
@@ -39,99 +38,6 @@ class Intervals:
     counted: Ints
 
 
-class _Weighed:
-    """One item over all objects: weights by group, and a constant."""
-
-    def __init__(
-        self,
-        weights: csr_array,
-        constant: Floats,
-        *,
-        least: Bools | None = None,
-        others: csr_array | None = None,
-        absent: csr_array | None = None,
-    ) -> None:
-        self.weights = weights
-        self.constant = constant
-        self.absent = absent
-        """Objects that would count if they had a value."""
-        self.others = weights if others is None else others
-        """Of an extreme, the least weights of keys that a lookup meets often; else the same."""
-        self.least = least
-        """By group: whether it is the least of its objects, or the largest; None: their sum."""
-
-    def ends(self, rows: Ints, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Both ends for some groups (appendix D; of extremes appendix A)."""
-        bottom, top = self._ends(rows, low, high)
-        if self.absent is not None and self.absent.nnz:
-            # whether what had no value has one now is not known where nobody vouches for it
-            part = _part(self.absent, rows)
-            found = np.concatenate([[0], np.cumsum(~np.isfinite(low[part.indices]))])
-            open_ended = found[part.start[1:]] > found[part.start[:-1]]
-            bottom, top = np.where(open_ended, -np.inf, bottom), np.where(open_ended, np.inf, top)
-        return bottom, top
-
-    def _ends(self, rows: Ints, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        part = _part(self.weights, rows)
-        lengths = np.diff(part.start)
-        filled = lengths > 0
-        starts = part.start[:-1][filled]
-        down, up = _products(part, low, high)
-        bottom, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-        if self.least is not None:
-            also = down, up
-            if self.others is not self.weights:
-                also = _products(_part(self.others, rows), low, high)
-            if len(starts):
-                least = self.least[rows][filled]
-                bottom[filled] = _extreme(down, also[0], starts, least)
-                top[filled] = _extreme(up, also[1], starts, least)
-            lost = 4 * EPSILON * (np.maximum(np.abs(bottom), np.abs(top)) + np.abs(self.constant[rows]))
-            return bottom + self.constant[rows] - lost, top + self.constant[rows] + lost
-        bottom[~filled], top[~filled] = 0.0, 0.0
-        # what rests on no value is exact
-        lost = np.where(filled, EPSILON * np.abs(self.constant[rows]), 0.0)
-        if len(starts):
-            bottom[filled], top[filled] = np.add.reduceat(down, starts), np.add.reduceat(up, starts)
-            # what the sum of so many floats may have lost: they are added in pairs, a few in turn
-            size = np.add.reduceat(np.maximum(np.abs(down), np.abs(up)), starts)
-            lost[filled] += EPSILON * (np.log2(lengths[filled]) + IN_TURN) * size
-        return bottom + self.constant[rows] - lost, top + self.constant[rows] + lost
-
-
-class _Part(NamedTuple):
-    """Some rows of a sparse matrix."""
-
-    data: Floats
-    indices: npt.NDArray[np.integer[Any]]
-    start: npt.NDArray[np.integer[Any]]
-
-
-def _part(matrix: csr_array | csc_array, rows: Ints) -> _Part:
-    """Some rows, or columns of what is kept by columns: what slicing gives, at a tenth of its cost."""
-    if len(rows) == len(matrix.indptr) - 1:
-        return _Part(matrix.data, matrix.indices, matrix.indptr)
-    first = matrix.indptr[rows]
-    start = np.concatenate([[0], np.cumsum(matrix.indptr[rows + 1] - first)])
-    place = np.repeat(first - start[:-1], np.diff(start)) + np.arange(start[-1])
-    return _Part(matrix.data[place], matrix.indices[place], start)
-
-
-def _products(weights: _Part, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Each weight times the end of its object's bound that is lower then, and the one that is higher."""
-    with np.errstate(invalid="ignore"):
-        first, second = weights.data * low[weights.indices], weights.data * high[weights.indices]
-    # 0 times a bound that nobody vouches for is 0
-    first, second = np.where(weights.data == 0, 0.0, first), np.where(weights.data == 0, 0.0, second)
-    return np.minimum(first, second), np.maximum(first, second)
-
-
-def _extreme(first: Floats, second: Floats, starts: npt.NDArray[np.integer[Any]], least: Bools) -> Floats:
-    """The least or the largest of stretches of numbers, which are there twice."""
-    smallest = np.minimum.reduceat(np.minimum(first, second), starts)
-    return np.where(least, smallest, np.maximum.reduceat(np.maximum(first, second), starts))
-
-
 class BoundedQuery:
     """A query under PRECISION: one standing query for each group."""
 
@@ -141,27 +47,96 @@ class BoundedQuery:
         self.matrix = matrix
         self.contract = form.step.contract
         self._columns = {name: place for place, name in enumerate(columns)}
-        self.items: list[_Weighed] = []
-        self._asked: list[_Weighed] = []
+        self.items: list[Weighed] = []
+        self._asked: list[Weighed] = []
         self.counted: Ints = np.empty(0, np.int64)
-        self.whole: Bools = np.empty(0, bool)
+        self.apart: Bools = np.empty(0, bool)
+        """By key: whether no sum can tell it to this query."""
+        self._here: Bools = np.empty(0, bool)
+        """By key: whether it was not withdrawn."""
         self.named: dict[str, pa.Array] = {}
         self._members: csc_array | None = None
+        self._entries: Entries | None = None
+        self.cover: Cover | None = None
+        """What tells the rows their keys, where sums do."""
+        self.means: Means | None = None
+        """What tells the rows their means over a sliding time, where agents tell means."""
+        self.ready = False
+        """Whether means tell all of it, so that no bound of a moment is needed."""
 
     @property
     def step(self) -> Step:
         return self.form.step
 
+    @property
+    def entries(self) -> Entries:
+        """Which rows read which keys."""
+        if self._entries is None or len(self._entries.row) != self.matrix.entries:
+            self._entries = entries_of(self.matrix)
+        return self._entries
+
+    @property
+    def sums_up(self) -> bool:
+        """Whether sums of keys can tell its items: they are sums themselves."""
+        return all(item.extreme is None for item in self.form.items)
+
+    @property
+    def lenient(self) -> int | None:
+        """The window over which it needs no more than means: all items are means over it of plain sums."""
+        moves = {(item.move.extreme, item.move.size) if item.move else None for item in self.form.items}
+        counting = [f"a{i}" for i, call in enumerate(self.form.linear.calls) if call.function != "sum"]
+        if len(moves) > 1 or any(reads(item.sql, counting) for item in self.form.items):
+            return None
+        (move,) = moves
+        # where values count only together, who had both when is not known of a time that has passed; and
+        # where something is added for each value, how many there were
+        alone = all(len(columns) <= 1 for columns in self._together())
+        terms = [term.signal for call in self.form.linear.calls for term in call.terms]
+        alone &= None not in terms and all(not self.form.signals[s][1] for s in terms if s is not None)
+        return move[1] if move is not None and move[0] == "avg" and self.sums_up and alone else None
+
+    def _halves(self, there: Bools) -> Bools:
+        """By key: whether it has only some of the values that count together, so that no sum can tell it."""
+        found = np.zeros(len(there), bool)
+        for columns in self._together():
+            if len(columns) > 1:
+                both = there[:, list(columns)]
+                found |= both.any(axis=1) & ~both.all(axis=1)
+        return found
+
+    def _together(self) -> list[set[int]]:
+        """By call: the columns that must all have a value for a key to count."""
+        signals = self.form.signals
+        return [
+            {self._columns[c] for s in call.signals for c in signals[s][0]} for call in self.form.linear.calls
+        ]
+
+    def covered(self, sums: Mapping[int, LiveSum], window: int = 0) -> Cover | None:
+        """What tells the rows their keys if there are these sums; None: the keys do.
+
+        With a ``window``, what tells the means over it.
+        """
+        some = {key: told for key, told in sums.items() if told.window == window}
+        if not window and self.apart.any():
+            some = {key: told for key, told in some.items() if not self.apart[told.members].any()}
+        if not some or not self.sums_up:
+            return None
+        cover = Cover.made(self.step.name, self.entries, some, self.matrix.width)
+        return cover if len(cover.sums) else None
+
     def weigh(self, belief: Belief) -> None:
         """Weigh the objects anew: keys have come, or values have come or gone."""
-        there = ~np.isnan(belief.value.reshape(belief.size, belief.columns))
-        self.items = self._weighed(belief.known, there)
-        values = self._values(belief.known, there)
+        self._here = here = belief.here
+        known = belief.known & here
+        there = ~np.isnan(belief.value.reshape(belief.size, belief.columns)) & here[:, None]
+        self.apart = self._halves(there)
+        self.cover = self.covered(belief.live)
+        self.items = self._weighed(known, there)
+        values = self._values(known, there)
         self.counted = self.matrix.rows_of(values)
         # what is granted to keys that have not spoken yet must be allowed for: with their weights, and with
         # the counts of those that have, which can only grow; without any, with those of all
-        everyone = np.ones(belief.size, bool)
-        self._asked = self._weighed(everyone, np.ones(there.shape, bool), values)
+        self._asked = self._weighed(here, np.broadcast_to(here[:, None], there.shape), values)
         # who comes and goes is told by any column of a key
         keys = self.matrix.with_data(np.ones(self.matrix.entries))
         placed = keys.indices.astype(np.int64) * len(self._columns)
@@ -171,9 +146,29 @@ class BoundedQuery:
                 (np.ones(item.weights.nnz), item.weights.indices, item.weights.indptr), members.shape
             )
             members = csr_array(members + ones)
+        window = self.lenient
+        over = None if window is None else self.covered(belief.live, window)
+        self.means = None
+        if over is not None:
+            # what has gone may have been there within the window
+            every = self._weighed(np.ones(belief.size, bool), np.ones(there.shape, bool))
+            self.means = Means.made(over, self.items, every, known, len(self._columns))
+        for cover in (c for c in (self.cover, over) if c is not None):
+            row, teller = cover.keys()
+            at = (row, teller * len(self._columns))
+            members = csr_array(members + csr_array((np.ones(len(row)), at), shape=members.shape))
+        if over is not None:
+            told = [abs(over.applied(item.weights, len(self._columns))) for item in self.items]
+            members = csr_array(sum(told, members))
+        if self.cover is not None:
+            for item in self.items:
+                item.weights = item.others = self.cover.applied(item.weights, len(self._columns))
+                if item.absent is not None:
+                    item.absent = self.cover.applied(item.absent, len(self._columns))
+                members = csr_array(members + abs(item.weights))
         self._members = csc_array(members)
 
-    def _weighed(self, known: Bools, there: Bools, counted: Values | None = None) -> list[_Weighed]:
+    def _weighed(self, known: Bools, there: Bools, counted: Values | None = None) -> list[Weighed]:
         values = self._values(known, there)
         sums = [
             self._call(i, call, values) if call.function in ("sum", "avg") else self._none()
@@ -189,17 +184,22 @@ class BoundedQuery:
         return items
 
     def _absent(self, item: BoundedItem, known: Bools, there: Bools) -> csr_array:
-        """Objects of keys that are known, which count in a call of an item and have no value."""
+        """Objects of keys that are known, which count in a call of an item and have no value.
+
+        What is only counted weighs nothing, and is among them with a value too: it may have gone.
+        """
         matrix, count = self.matrix, len(self._columns)
         total = self._nothing()
-        sql = self.step.outputs[item.output].sql
+        sql = item.sql
         for index, call in enumerate(self.form.linear.calls):
             if not reads(sql, [f"a{index}"]):
                 continue
-            for column in {c: None for s in call.signals for c in self.form.signals[s][0]}:
-                place = self._columns[column]
+            named = {self._columns[c]: None for s in call.signals for c in self.form.signals[s][0]}
+            # whether a row is there at all is vouched for with any of its values
+            for place in named or ({0: None} if call.function == "count" else {}):
                 weights = matrix.weights(f"n{index}")
-                data = weights.data * (known & ~there[:, place])[weights.indices]
+                open_ended = known if call.function == "count" else known & ~there[:, place]
+                data = weights.data * open_ended[weights.indices]
                 placed = weights.indices.astype(np.int64) * count + place
                 total = total + csr_array((data, placed, weights.indptr), shape=total.shape)
         total.eliminate_zeros()
@@ -238,7 +238,7 @@ class BoundedQuery:
 
     def _extreme(
         self, item: BoundedItem, index: int, values: Values, factor: Floats, constant: Floats
-    ) -> _Weighed:
+    ) -> Weighed:
         """The least or largest of objects, times a factor, plus a constant."""
         matrix, count = self.matrix, len(self._columns)
         call = self.form.linear.calls[index]
@@ -257,7 +257,7 @@ class BoundedQuery:
             made.append(csr_array((data, placed, start), shape=self._nothing().shape))
         # a negative factor turns the least into the largest
         least = (factor >= 0) if call.function == "min" else ~(factor >= 0)
-        return _Weighed(made[0], constant + factor * offset, least=least, others=made[1])
+        return Weighed(made[0], constant + factor * offset, least=least, others=made[1])
 
     def _item(
         self,
@@ -265,7 +265,7 @@ class BoundedQuery:
         calls: list[tuple[csr_array, Floats]],
         counts: list[Floats],
         values: Values,
-    ) -> _Weighed:
+    ) -> Weighed:
         """An item as a combination of calls: what it is at 0 and at each unit tells its weights."""
         functions = [call.function for call in self.form.linear.calls]
         names = [f"a{i}" for i in range(len(calls))]
@@ -273,7 +273,7 @@ class BoundedQuery:
         base = {
             n: np.zeros(size) if f != "count" else c for n, f, c in zip(names, functions, counts, strict=True)
         }
-        sql = self.step.outputs[item.output].sql
+        sql = item.sql
         start = computed(sql, base)
         constant = start
         weights = self._nothing()
@@ -292,19 +292,31 @@ class BoundedQuery:
             constant = constant + factor * offset
         weights.eliminate_zeros()
         weights.data[np.isnan(weights.data)] = 0.0
-        return _Weighed(weights, constant)
+        return Weighed(weights, constant)
 
-    @property
-    def granted_width(self) -> float:
+    def granted_width(self, width: float) -> float:
         """What widths may add up to: a little less than is promised."""
-        return self.contract.width * (1 - KEPT_BACK)
+        return width * (1 - KEPT_BACK)
 
-    def asks(self) -> tuple[list[tuple[Ints, Ints, Floats]], list[tuple[Ints, Floats]]]:
-        """Entries (group, object, weight) by item, and the most that objects of extremes may have."""
+    def asks(
+        self, cover: Cover | None = None, promised: float | None = None, *, sums_only: bool = False
+    ) -> tuple[list[tuple[Ints, Ints, Floats]], list[tuple[Ints, Floats]]]:
+        """Entries (group, object, weight) by item, and the most that objects of extremes may have.
+
+        Where sums tell the rows their keys, by a cover, they are asked for in their place; ``sums_only``:
+        only they are. ``promised`` is the width of answers, if it is not the one of the contract.
+        """
         rows, ceilings = [], []
-        width = self.granted_width
+        width = self.granted_width(self.contract.width if promised is None else promised)
         for item in self._asked:
-            entries = item.weights.tocoo()
+            weights = item.weights
+            if cover is not None:
+                weights = cover.applied(weights, len(self._columns))
+            entries = weights.tocoo()
+            if sums_only and cover is not None:
+                by_sum = np.isin(entries.coords[1] // len(self._columns), cover.sums)
+                at = (entries.coords[0][by_sum], entries.coords[1][by_sum])
+                entries = csr_array((entries.data[by_sum], at), shape=weights.shape).tocoo()
             if item.least is not None:
                 size = np.maximum(np.abs(entries.data), np.abs(item.others.data))
                 most = np.divide(width, size, out=np.full(len(size), np.inf), where=size > 0)
@@ -317,8 +329,18 @@ class BoundedQuery:
             if call.function == "count":
                 # what is counted must be told, however wide its bounds are
                 counted = self.matrix.weights(f"n{index}")
-                keys = np.unique(counted.indices[counted.data > 0]).astype(np.int64)
-                told = (keys[:, None] * len(self._columns) + np.arange(len(self._columns))).ravel()
+                counts = (counted.data > 0) & self._here[counted.indices]
+                rows_of, keys_of = counted.tocoo().coords
+                some = csr_array(
+                    (np.ones(int(counts.sum())), (rows_of[counts], keys_of[counts])), shape=counted.shape
+                )
+                if cover is not None:
+                    some = cover.applied(some, 1)
+                keys = np.unique(some.indices).astype(np.int64)
+                # of rows any column tells
+                named = [self._columns[c] for s in call.signals for c in self.form.signals[s][0]]
+                places = np.array(named or range(len(self._columns)), np.int64)
+                told = (keys[:, None] * len(self._columns) + places).ravel()
                 ceilings.append((told, np.full(len(told), TOLD)))
         return rows, ceilings
 
@@ -326,7 +348,7 @@ class BoundedQuery:
         """The groups that some objects are in."""
         if self._members is None or not len(objects):
             return np.empty(0, np.int64)
-        found: Ints = np.unique(_part(self._members, objects).indices).astype(np.int64)
+        found: Ints = np.unique(part_of(self._members, objects).indices).astype(np.int64)
         return found
 
     def intervals(self, place: int, rows: Ints, low: Floats, high: Floats) -> Intervals:

@@ -6,11 +6,14 @@ from collections import deque
 
 import numpy as np
 
+from slackwater.runtime.bounds.belief import Belief, LiveSum
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
 
 SECONDS = 60.0
 """Over which messages are counted."""
+SHOWN = 5
+"""Agents whose messages cost something else that are named."""
 
 
 class Rates:
@@ -44,18 +47,31 @@ class Rates:
         return (last[what] - first[what]) / max((last[0] - first[0]) / 1e6, 1e-9)
 
 
-def described(stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: Rates, now: int) -> list[str]:
-    """Lines on a stream and on each of its queries under PRECISION."""
+def described(
+    stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: Rates, now: int, manner: str
+) -> list[str]:
+    """Lines on a stream, on how its widths are adjusted, and on each of its queries under PRECISION."""
     belief = mirror.belief
     widths = belief.widths(slice(None), now)
     there = sum(not agent.lost for agent in mirror.agents.values())
     lines = [
-        f"agents of {stream}: {there} of {len(mirror.agents)} there, {belief.size} keys, "
+        f"agents of {stream}: {there} of {len(mirror.agents)} there, {int(belief.here.sum())} keys, "
         f"{rates.up:.3g} updates and {rates.down:.3g} grants a second, "
-        f"{mirror.queue.late} of {mirror.queue.rows} rows late"
+        f"{mirror.queue.late} of {mirror.queue.rows} rows late",
+        f"  {manner}",
     ]
+    lines += _sums(belief)
+    dear = {name: agent.cost for name, agent in mirror.agents.items() if agent.cost != 1}
+    if dear:
+        shown = [f"{name} {cost:g}" for name, cost in sorted(dear.items(), key=lambda d: -d[1])]
+        more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+        lines.append(f"  a message costs 1, of {', '.join(shown[:SHOWN])}{more}")
     for query in queries:
-        for output, item in zip(query.outputs(), query.items, strict=True):
+        items = query.means.told if query.ready and query.means is not None else query.items
+        for output, item in zip(query.outputs(), items, strict=True):
+            if not item.weights.nnz and len(query.counted):
+                lines.append(f"  {query.step.name}.{output.name}: counted, whatever the widths")
+                continue
             used = abs(item.weights) @ np.where(np.isfinite(widths), widths, 0.0)
             own = widths[np.unique(item.weights.indices)]
             own = own[np.isfinite(own)]
@@ -68,3 +84,25 @@ def described(stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: R
                 f"half of them up to {np.median(own):.4g}{spent}"
             )
     return lines
+
+
+def _sums(belief: Belief) -> list[str]:
+    """What agents tell instead of each key at every moment."""
+    lines = []
+    now = [s for s in belief.live.values() if not s.window]
+    if now:
+        by_query = sum(bool(s.scope) for s in now)
+        ways = ((len(now) - by_query, "by group"), (by_query, "by query"))
+        how = " and ".join(f"{n} {way}" for n, way in ways if n)
+        lines.append(f"  sums of {_keys(now)} keys are told in their place: {how}")
+    for window in sorted({s.window for s in belief.live.values() if s.window}):
+        some = [s for s in belief.live.values() if s.window == window]
+        over = f"{window / 1e6:g} s"
+        lines.append(
+            f"  means of {_keys(some)} keys over {over} are told instead of what they are at every moment"
+        )
+    return lines
+
+
+def _keys(sums: list[LiveSum]) -> int:
+    return len(np.unique(np.concatenate([s.members for s in sums])))

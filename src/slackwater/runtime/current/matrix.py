@@ -122,6 +122,20 @@ class Matrix:
         """For each entry 1 where its key counts in a call, else 0."""
         return self._there(self.form.calls[index], values)[self._key].astype(np.float64)
 
+    def kinds(self) -> Ints:
+        """A number for each entry: the same for those that have all weights in common."""
+        columns = [self._data[name] + 0.0 for name in sorted(self._data)]
+        if not self.entries or not columns:
+            return np.zeros(self.entries, np.int64)
+        order = np.lexsort(columns)
+        other = np.zeros(self.entries, np.int64)
+        for column in columns:
+            found = column[order]
+            other[1:] |= (found[1:] != found[:-1]) & ~(np.isnan(found[1:]) & np.isnan(found[:-1]))
+        kinds = np.empty(self.entries, np.int64)
+        kinds[order] = np.cumsum(other)
+        return kinds
+
     def digest(self) -> Ints:
         """A number for each row that is another one if its keys or weights are."""
         mixed = (self._key + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
