@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from slackwater.benchmarks.report import read
-from slackwater.experiments import deferral_plots, plots, window_plots
+from slackwater.experiments import deferral_plots, plots, precision_plots, window_plots
 
 RESULTS = Path("docs/results")
 Drawn = Mapping[str, Callable[[Mapping[str, Any], Path], None]]
@@ -39,6 +39,21 @@ PAGES: Mapping[str, tuple[str, Drawn]] = {
             "deferral-evaluations": deferral_plots.plot_evaluations,
             "deferral-scale": deferral_plots.plot_scale,
             "deferral-interruption": deferral_plots.plot_interruption,
+        },
+    ),
+    "precision.md": (
+        "precision.template.md",
+        {
+            "precision-optimal": precision_plots.plot_optimal,
+            "precision-hosts": precision_plots.plot_hosts,
+            "precision-single": precision_plots.plot_single,
+            "precision-queries": precision_plots.plot_queries,
+            "precision-aggregation": precision_plots.plot_aggregation,
+            "precision-tuning": precision_plots.plot_tuning,
+            "precision-leniency": precision_plots.plot_leniency,
+            "precision-solver": precision_plots.plot_solver,
+            "precision-latency": precision_plots.plot_latency,
+            "precision-live": precision_plots.plot_live,
         },
     ),
 }

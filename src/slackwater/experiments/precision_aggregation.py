@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from slackwater.experiments.precision_schemes import BETWEEN, PERIOD, ByCurves, Granted
+from slackwater.experiments.precision_schemes import PERIOD, ByCurves, Granted
 from slackwater.experiments.precision_simulation import Counted, Results, simulated
 from slackwater.planners.precision_changes import HORIZON_PERIODS
 from slackwater.planners.precision_constraints import Bools, Constraints, Floats, constrained, extreme, total
-from slackwater.planners.precision_curves import Curves, Told, known_curves
+from slackwater.planners.precision_curves import Curves, Told, known_curves, refinement
 from slackwater.planners.precision_grouping import Groups, chosen, messages_to_change, priced
 from slackwater.reference.precision_system import optimum
 
@@ -118,10 +118,10 @@ class _Told(ByCurves):
         super().__init__(constraints, np.ones(constraints.objects))
         self.known_at: list[tuple[Told, Floats]] = []
 
-    def adjusted(self, step: int, widths: Floats) -> Granted:
-        told = Told(self._lowest.copy(), self._seconds.copy(), self._rates.copy(), step - self._at)
+    def adjusted(self, now: float, widths: Floats) -> Granted:
+        told = Told(self._lowest.copy(), self._seconds.copy(), self._rates.copy(), now - self._at)
         self.known_at.append((told, widths.copy()))
-        return super().adjusted(step, widths)
+        return super().adjusted(now, widths)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class _Run:
 
     def curves(self, period: int) -> Curves:
         told, widths = self.known_at[period]
-        return known_curves(told, widths, float(PERIOD), BETWEEN)
+        return known_curves(told, widths, float(PERIOD), refinement(len(widths)))
 
 
 class _World:

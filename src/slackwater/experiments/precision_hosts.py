@@ -4,12 +4,14 @@ Every message is counted, in both directions, from the first step on: updates, g
 of each grant that narrows. *uniform*: equal widths that stay. *burden*: the paper's allocation, at the best
 of some shrinks for each constraint. *curves*: ours. *clairvoyant*: the best widths that stay, by somebody who
 knows the whole month; bounds are centred on the value, as the paper has it. Beside them: curves with bounds
-that are always centred, a clairvoyant whose bounds may lean, and queries that overlap.
+that are always centred, a clairvoyant whose bounds may lean, and queries that overlap. How much of what a
+clairvoyant knows could be learnt at all is shown by *past*: the widths that were best in the first half, used
+in the second, over those that are best in the second half itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,8 @@ from rich.progress import Progress
 
 from slackwater.experiments.precision_data import hosts
 from slackwater.experiments.precision_schemes import Burden, ByCurves, Static
-from slackwater.experiments.precision_simulation import Counted, Placing, Results, Scheme, simulated
-from slackwater.experiments.precision_static import Clairvoyant
+from slackwater.experiments.precision_simulation import Placing, Results, Scheme, simulated
+from slackwater.experiments.precision_static import Clairvoyant, sent
 from slackwater.planners.precision_constraints import Constraints, Floats, average, constrained
 
 MAIN = "2013-07_rx"
@@ -29,8 +31,6 @@ SHRINKS = {"paper": PAPERS_SHRINK, "0.01": 0.01, "0.005": 0.005, "fitted": None,
 """How much bounds shrink in a period: the paper's, some others, and what is fitted to the objects."""
 OVERLAP = 0.25
 """The share of hosts that one of several queries is over."""
-PROGRAM_AT_MOST = 4000
-"""Segments up to which queries that overlap are allocated by the linear program; beyond, by prices."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ FULL = Sizes(
 )
 QUICK = Sizes(300, {MAIN: (50.0, 1000.0), "2013-08_rx": (50.0,)}, queries=(3,), objects=30)
 
-Run = Callable[[Constraints, Scheme, Placing], Counted]
+AT_ONCE = 6
+"""Constraints that are simulated side by side, each with all hosts: nothing hangs together across them."""
+
+Chosen = Callable[[Constraints], Scheme]
 
 
 def precision_hosts(spark: Any, folder: Path, sizes: Sizes, shown: Progress) -> Results:
@@ -68,10 +71,13 @@ def precision_hosts(spark: Any, folder: Path, sizes: Sizes, shown: Progress) -> 
         results.figures[f"real.{name}"] = float(found.real)
         results.figures[f"steps.{name}"], results.figures[f"hosts.{name}"] = values.shape
         runs = _Runs(values)
-        for within in constraints:
-            costs = _one_average(runs, within)
-            _told(results, name, within, costs)
-            shown.advance(task)
+        for place in range(0, len(constraints), AT_ONCE):
+            some = constraints[place : place + AT_ONCE]
+            costs = _averages(runs, some)
+            for number, within in enumerate(some):
+                own = {scheme: float(found[number]) for scheme, found in costs.items()}
+                _told(results, name, within, own, runs.past_over_clairvoyant(runs.average(within)))
+            shown.advance(task, len(some))
         if name == MAIN:
             for number in sizes.queries:
                 _overlapping(results, runs, number)
@@ -91,6 +97,8 @@ class _Runs:
     def __init__(self, values: Floats) -> None:
         self.values = values
         self.clairvoyant = Clairvoyant(values)
+        first, second = values[: len(values) // 2], values[len(values) // 2 :]
+        self._first, self._second, self._later = Clairvoyant(first), Clairvoyant(second), second
         self.violations, self.answers = 0, 0
 
     def a_step(self, constraints: Constraints, scheme: Scheme, placing: Placing = "centred") -> float:
@@ -99,21 +107,48 @@ class _Runs:
         self.answers += counted.answers
         return counted.a_step()
 
+    def average(self, *within: float) -> Constraints:
+        """One AVG over all objects for each constraint, side by side."""
+        objects = self.values.shape[1]
+        asked = [average(objects * n + np.arange(objects), w) for n, w in enumerate(within)]
+        return constrained(asked, objects * len(within))
 
-def _one_average(runs: _Runs, within: float) -> dict[str, float]:
-    """Messages a step of all schemes, for one AVG over all objects."""
-    objects = runs.values.shape[1]
-    constraints = constrained([average(np.arange(objects), within)], objects)
-    ones = np.ones(objects)
-    costs = {"uniform": runs.a_step(constraints, Static(constraints))}
-    for name, shrink in SHRINKS.items():
-        scheme = Burden(constraints, ones, np.random.default_rng(1), shrink)
-        costs[f"burden.{name}"] = runs.a_step(constraints, scheme)
-    costs["burden"] = min(cost for name, cost in costs.items() if name.startswith("burden."))
-    costs["curves"] = runs.a_step(constraints, ByCurves(constraints, ones), "following")
-    costs["centred"] = runs.a_step(constraints, ByCurves(constraints, ones))
-    costs["clairvoyant"] = runs.clairvoyant.a_step(constraints)
-    costs["leaning_clairvoyant"] = runs.clairvoyant.a_step(constraints, may_lean=True)
+    def side_by_side(self, within: Sequence[float], chosen: Chosen, placing: Placing = "centred") -> Floats:
+        """Messages a step for each constraint of one AVG over all objects."""
+        constraints = self.average(*within)
+        values = np.tile(self.values, (1, len(within)))
+        counted = simulated(values, constraints, chosen(constraints), placing=placing, by_object=True)
+        self.violations += counted.violations
+        self.answers += counted.answers
+        assert counted.of_object is not None
+        found: Floats = counted.of_object.mean(axis=0).reshape(len(within), -1).sum(axis=1)
+        return found
+
+    def past_over_clairvoyant(self, constraints: Constraints) -> float:
+        """The best widths of the first half in the second, over the best of the second."""
+        past = sent(self._later, self._first.widths(constraints)).sum() / len(self._later)
+        return float(past) / self._second.a_step(constraints)
+
+
+def _averages(runs: _Runs, within: Sequence[float]) -> dict[str, Floats]:
+    """Messages a step of all schemes, by constraint."""
+
+    def burden(shrink: float | None) -> Chosen:
+        return lambda asked: Burden(asked, np.ones(asked.objects), np.random.default_rng(1), shrink)
+
+    def curves(asked: Constraints) -> Scheme:
+        return ByCurves(asked, np.ones(asked.objects))
+
+    costs = {"uniform": runs.side_by_side(within, Static)}
+    tried = {name: runs.side_by_side(within, burden(shrink)) for name, shrink in SHRINKS.items()}
+    costs |= {f"burden.{name}": found for name, found in tried.items()}
+    costs["burden"] = np.min(list(tried.values()), axis=0)
+    costs["curves"] = runs.side_by_side(within, curves, "following")
+    costs["centred"] = runs.side_by_side(within, curves)
+    alone = [runs.average(w) for w in within]
+    costs["clairvoyant"] = np.array([runs.clairvoyant.a_step(asked) for asked in alone])
+    leaning = [runs.clairvoyant.a_step(asked, may_lean=True) for asked in alone]
+    costs["leaning_clairvoyant"] = np.array(leaning)
     return costs
 
 
@@ -129,13 +164,14 @@ RATIOS = (
 )
 
 
-def _told(results: Results, name: str, within: float, costs: dict[str, float]) -> None:
+def _told(results: Results, name: str, within: float, costs: dict[str, float], past: float) -> None:
     before = "" if name == MAIN else f"{name}."
     panel = results.series.setdefault(name, {"within": [], **{scheme: [] for scheme in costs}})
     panel["within"].append(within)
     for scheme, cost in costs.items():
         panel[scheme].append(cost)
         results.figures[f"{before}{scheme}.{within:g}"] = cost
+    results.figures[f"{before}past_over_clairvoyant.{within:g}"] = past
     for one, other in RATIOS:
         ratio = costs[one] / costs[other]
         results.figures[f"{before}{one.replace('.', '_')}_over_{other}.{within:g}"] = ratio
@@ -153,7 +189,7 @@ def _overlapping(results: Results, runs: _Runs, number: int) -> None:
     ones = np.ones(objects)
     uniform = runs.a_step(constraints, Static(constraints))
     burden = runs.a_step(constraints, Burden(constraints, ones, np.random.default_rng(1)))
-    chosen = ByCurves(constraints, ones, program_at_most=PROGRAM_AT_MOST)
+    chosen = ByCurves(constraints, ones)
     curves = runs.a_step(constraints, chosen, "following")
     results.figures[f"overlapping.uniform.{number}"] = uniform
     results.figures[f"overlapping.burden_over_uniform.{number}"] = burden / uniform

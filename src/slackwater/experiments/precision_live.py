@@ -51,7 +51,7 @@ class Live:
     """The processes of a run."""
 
     folder: Path
-    sizes: Sizes
+    sizes: Sizes = FULL
     seed: int = 1
     port: int = field(default_factory=lambda: _free_port())
     hub: subprocess.Popen[bytes] | None = None
@@ -164,7 +164,8 @@ def precision_live(spark: Any, folder: Path, sizes: Sizes, shown: Progress) -> R
         found = checked(folder, live.url, live.answers, sizes.agents)
         shown.advance(task)
         since = {name: at - found.first for name, at in killed.items()}
-        return Results(_figures(found, sizes), {"by_second": found.by_second, "killed": since})
+        series = {"by_second": found.by_second, "killed": since, "wrong": found.wrong}
+        return Results(_figures(found, sizes), series)
     finally:
         live.close()
 

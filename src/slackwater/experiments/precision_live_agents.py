@@ -14,6 +14,7 @@ from slackwater.edge.agent import Agent
 from slackwater.edge.clock import now_micros
 
 STEP_S = 0.5
+OFFERED, COUNTS = "offered", "counts"
 SITES = 10
 
 
@@ -23,7 +24,11 @@ def host(number: int) -> tuple[str, str]:
 
 
 def main(url: str, first: int, count: int, seed: int, truth: Path) -> None:
-    """Run agents until the process is told to end; what is offered is in ``truth`` before it is offered."""
+    """Run agents until the process is told to end; what is offered is in ``truth``.
+
+    Each value twice: before it is offered, so that none is missing if the process is killed, and with the
+    time since which it counts.
+    """
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     # two hosts of one number are alike in every life of the process; where they are is not
@@ -36,10 +41,12 @@ def main(url: str, first: int, count: int, seed: int, truth: Path) -> None:
             began = time.monotonic()
             values = values + scales * rng.standard_normal(count)
             for n, agent in enumerate(agents):
-                at = now_micros()
-                written.write(f"{at} {first + n} {float(values[n])!r}\n")
+                offered = f"{first + n} {float(values[n])!r}"
+                written.write(f"{OFFERED} {now_micros()} {offered}\n")
                 written.flush()
-                agent.update(host(first + n), {"rx": float(values[n])}, at=at)
+                at = agent.update(host(first + n), {"rx": float(values[n])})
+                written.write(f"{COUNTS} {at} {offered}\n")
+                written.flush()
             ended.wait(max(0.0, STEP_S - (time.monotonic() - began)))
     for agent in agents:
         agent.flush(10)

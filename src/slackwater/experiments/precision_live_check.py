@@ -6,17 +6,19 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from slackwater.edge.coordinator_link import CoordinatorLink, Entry
 from slackwater.edge.messages import Declared
-from slackwater.experiments.precision_live_agents import SITES, host
+from slackwater.experiments.precision_live_agents import COUNTS, OFFERED, SITES, host
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.bounds.mirror import Mirror
 
 TOLERANCE = 1_000_000
 ROUNDING = 1e-9
+WRONG_KEPT = 100
 
 
 @dataclass
@@ -28,6 +30,8 @@ class Checked:
     violations: int = 0
     excused: int = 0
     """Answers that say ``met`` at a time whose messages were late: nothing is promised of those."""
+    wrong: list[dict[str, Any]] = field(default_factory=list)
+    """The first answers that are wrong, excused or not, with what was true: enough to find out why."""
     late: int = 0
     lost: int = 0
     messages: int = 0
@@ -45,12 +49,20 @@ class Truth:
         self.values: dict[int, list[float]] = defaultdict(list)
         self.count = 0
         for file in sorted(folder.glob("truth-*.txt")):
+            before: dict[int, str] = {}
             for line in file.read_text(encoding="utf-8").splitlines():
                 parts = line.split()
-                if len(parts) == 3:
+                if len(parts) != 4:
+                    # its process was killed
+                    continue
+                kind, number = parts[0], int(parts[2])
+                if kind == COUNTS and before.get(number) == OFFERED:
+                    self.times[number][-1] = int(parts[1])
+                else:
                     self.count += 1
-                    self.times[int(parts[1])].append(int(parts[0]))
-                    self.values[int(parts[1])].append(float(parts[2]))
+                    self.times[number].append(int(parts[1]))
+                    self.values[number].append(float(parts[3]))
+                before[number] = kind
 
     def at(self, number: int, time: int) -> float | None:
         place = bisect_right(self.times[number], time) - 1
@@ -86,10 +98,12 @@ def checked(folder: Path, url: str, answers: Path, agents: int) -> Checked:
             right = low - slip <= expected <= high + slip and high - low <= limits[answer.column]
             if right:
                 continue
-            if any(first <= at <= received for first, received in late):
-                found.excused += 1
-            else:
-                found.violations += 1
+            excused = any(first <= at <= received for first, received in late)
+            found.excused += excused
+            found.violations += not excused
+            if len(found.wrong) < WRONG_KEPT:
+                said = {"column": answer.column, "group": str(answer.group), "low": low, "high": high}
+                found.wrong.append({**said, "true": expected, "at": at, "excused": excused})
     return found
 
 
@@ -113,7 +127,7 @@ def _expected(answer: Answer, values: list[float | None], agents: int) -> float 
 
 
 def _log(url: str) -> list[Entry]:
-    declared = Declared(("host", "site"), ("rx",))
+    declared = Declared(("host", "site"), ("rx",), ("text", "text"))
     with CoordinatorLink(url, "load", declared) as link:
         welcome = link.connect()
         found: list[Entry] = []

@@ -2,7 +2,8 @@
 
 Ten objects, each a walk of ±s with a step s at random; one AVG over all of them, or five AVG queries over two
 to five objects at random whose constraints are drawn from (0, δmax). Also with costs of a message that differ
-by up to five times. Several such systems run beside each other, and their costs are added up.
+by up to five times. Eight such systems run beside each other, and their costs are added up: what is sent at
+wide constraints is little, and differs by some percent from one half of them to the other.
 
 Two optima that know the steps. *Appendix F*: the law (2s)²/W² for the rate, minimised by scipy; it is wrong
 where bounds are as narrow as a step. *exact*: the true response of such a walk, which falls in stairs; an
@@ -61,7 +62,7 @@ class Sizes:
         ]
 
 
-FULL = Sizes(4, 30_000, 10_000, (20.0, 40.0, 60.0, 80.0, 120.0), (50.0, 100.0, 200.0), (40.0, 80.0, 100.0))
+FULL = Sizes(8, 30_000, 10_000, (20.0, 40.0, 60.0, 80.0, 120.0), (50.0, 100.0, 200.0), (40.0, 80.0, 100.0))
 QUICK = Sizes(2, 800, 300, (40.0,), (100.0,), (40.0,))
 
 

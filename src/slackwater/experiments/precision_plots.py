@@ -15,8 +15,8 @@ STYLES = {
     "centred": ("curves, bounds always centred", "tab:green", "x:"),
     "clairvoyant": ("clairvoyant, static", "black", "--"),
     "leaning_clairvoyant": ("clairvoyant, static, leaning", "tab:gray", ":"),
-    "appendix_f": ("static optimum, Appendix F", "black", "--"),
-    "exact": ("static optimum, exact stairs", "tab:gray", ":"),
+    "appendix_f": ("static optimum, Appendix F", "black", "d--"),
+    "exact": ("static optimum, exact stairs", "tab:gray", "d:"),
 }
 TITLES = {
     "one": "one AVG over ten walks",
@@ -58,7 +58,8 @@ def plot_hosts(series: Mapping[str, Any], path: Path) -> None:
         _lines(column[0], panel, schemes)
         over = {s: [a / b for a, b in zip(panel[s], panel["uniform"], strict=True)] for s in schemes}
         _lines(column[1], {"within": panel["within"], **over}, schemes)
-        column[0].set_title(f"hosts {name}")
+        month, way = name.split("_")
+        column[0].set_title(f"hosts {month}, {'received' if way == 'rx' else 'sent'}")
         column[0].set_ylabel("messages a step")
         column[0].set_yscale("log")
         column[1].set_ylabel("messages over uniform")
@@ -112,8 +113,17 @@ def plot_aggregation(series: Mapping[str, Any], path: Path) -> None:
     figure, axes = axes_of(1, len(series), (4.2 * len(series), 4))
     for place, (name, panel) in zip(axes[0], series.items(), strict=True):
         for kind, (label, colour) in KINDS.items():
-            width = 2.2 if kind == "adaptive" else 1.0
-            place.plot(panel["at"], panel[kind], color=colour, label=label, linewidth=width)
+            # adaptive runs along one of the others, which is to be seen
+            width, order, shade = (4.0, 1, 0.4) if kind == "adaptive" else (1.0, 2, 1.0)
+            place.plot(
+                panel["at"],
+                panel[kind],
+                color=colour,
+                label=label,
+                linewidth=width,
+                zorder=order,
+                alpha=shade,
+            )
         place.set_title(CASES[name])
         place.set_xlabel("step")
         place.set_ylabel("messages a step")
@@ -148,6 +158,35 @@ def plot_solver(series: Mapping[str, Any], path: Path) -> None:
     save(figure, path)
 
 
+def plot_latency(series: Mapping[str, Any], path: Path) -> None:
+    """Figure 9: the fraction of updates that come later than a tolerance, against the tolerance."""
+    figure, axes = axes_of(1, 1, (6.4, 4))
+    place = axes[0][0]
+    tolerances = series["tolerance"]
+    for name, panel in series.items():
+        if name == "tolerance":
+            continue
+        sent = f"δ = {panel['within']:g}" if panel["within"] else "every value sent"
+        place.plot(
+            tolerances,
+            [100 * f for f in panel["late"]],
+            "o-",
+            markersize=4,
+            label=f"{panel['agents']} agents, {sent}",
+        )
+    place.axhline(0.2, color="tab:gray", linewidth=0.8)
+    place.text(tolerances[0], 0.2, "99.8 % on time", fontsize="small", va="bottom", color="tab:gray")
+    place.set_xscale("log")
+    # a fraction of zero has a place on the axis too
+    place.set_yscale("symlog", linthresh=0.01)
+    place.set_ylim(-0.002, 120)
+    place.set_xlabel("tolerance λ [s]")
+    place.set_ylabel("updates later than λ [%]")
+    place.grid(visible=True, alpha=0.2)
+    place.legend(fontsize="small", loc="lower left")
+    save(figure, path)
+
+
 def plot_live(series: Mapping[str, Any], path: Path) -> None:
     """Messages in both directions by second of the live run, and when something was killed."""
     figure, axes = axes_of(1, 1, (8, 3.6))
@@ -159,4 +198,34 @@ def plot_live(series: Mapping[str, Any], path: Path) -> None:
         place.text(at, max(messages), f" {name} killed", fontsize="small", va="top")
     place.set_xlabel("second of the run")
     place.set_ylabel("rows and grants a second")
+    save(figure, path)
+
+
+def plot_tuning(series: Mapping[str, Any], path: Path) -> None:
+    """Messages with the period tuned, over those with one of 10 seconds, by how often values come."""
+    figure, axes = axes_of(1, 1, (6.4, 4.2))
+    place = axes.flat[0]
+    for name, panel in series.items():
+        place.plot(panel["every"], panel["curves"], "o-", label=name, markersize=4)
+    place.axhline(1.0, color="black", linewidth=0.8)
+    place.set_xscale("log")
+    place.set_xlabel("seconds between two values")
+    place.set_ylabel("messages, over a period of 10 s")
+    place.grid(visible=True, alpha=0.2)
+    place.legend(fontsize="small")
+    save(figure, path)
+
+
+def plot_leniency(series: Mapping[str, Any], path: Path) -> None:
+    """Messages where agents tell means, over those where they tell moments, by the window."""
+    figure, axes = axes_of(1, 1, (6.4, 4.2))
+    place = axes.flat[0]
+    for name, panel in series.items():
+        place.plot(panel["window"], panel["means"], "o-", label=name, markersize=4)
+    place.set_xscale("log")
+    place.set_ylim(bottom=0.0)
+    place.set_xlabel("window in seconds")
+    place.set_ylabel("messages, over those with δ at all times")
+    place.grid(visible=True, alpha=0.2)
+    place.legend(fontsize="small")
     save(figure, path)

@@ -49,8 +49,6 @@ from slackwater.planners.precision_constraints import (
 )
 
 PAPERS_SHRINK = 0.05
-PROGRAM_AT_MOST = 8000
-"""Segments up to which the linear program is solved as it is; beyond, prices are fitted."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +175,6 @@ def _measured(workload: Workload, constraints: Constraints) -> dict[str, Counted
     for name, shrink in (("paper", PAPERS_SHRINK), ("fitted", None)):
         burden = Burden(constraints, ones, np.random.default_rng(1), shrink)
         runs[f"burden.{name}"] = simulated(values, constraints, burden)
-    chosen = ByCurves(constraints, ones, program_at_most=PROGRAM_AT_MOST)
+    chosen = ByCurves(constraints, ones)
     runs["curves"] = simulated(values, constraints, chosen, placing="following")
     return runs

@@ -95,15 +95,17 @@ class _Believed:
 
     def __init__(self, constraints: Constraints, shrink: Floats) -> None:
         objects = constraints.objects
-        self._constraints, self._shrink = constraints, shrink
+        self._constraints, self._shrink = constraints, shrink.copy()
         self._centre, self._slope = np.full(objects, np.nan), np.zeros(objects)
         self._since, self._start = np.zeros(objects, np.int64), np.zeros(objects, np.int64)
         self._width = np.full(objects, np.inf)
         self._period = np.full(objects, PERIOD * STEP)
         self._asked = np.flatnonzero(constraints.shared | np.isfinite(constraints.ceiling))
 
-    def granted(self, objects: Ints, widths: Floats, now: int) -> None:
-        self._width[objects], self._start[objects] = widths, now
+    def granted(self, grants: Grants, now: int) -> None:
+        objects = grants.key
+        self._width[objects], self._start[objects] = grants.width, now
+        self._shrink[objects], self._period[objects] = grants.shrink, grants.period
 
     def heard(self, objects: Ints, values: Floats, riders: Sequence[dict[str, Any] | None], now: int) -> None:
         self._centre[objects], self._slope[objects], self._since[objects] = values, 0.0, now
@@ -144,15 +146,16 @@ def simulated(
     costs: Floats | None = None,
     by_object: bool = False,
     source: Ints | None = None,
+    every: int = STEP,
 ) -> Counted:
     """Run a scheme over values by step and object; weights above 0. It begins with equal widths, or others.
 
     The grants that it begins with are not counted: every scheme needs as many. ``source`` is that of each
     object: whatever a source sends brings the curves of all its objects along, where bounds are centred.
-    Without it each object has its own.
+    Without it each object has its own. Values come ``every`` so many microseconds.
     """
     steps, objects = values.shape
-    every, weighs = np.arange(objects), np.ones(objects) if costs is None else costs
+    each, weighs = np.arange(objects), np.ones(objects) if costs is None else costs
     filters = _filters(scheme, placing)
     filters.add(objects)
     believed = _Believed(constraints, scheme.shrink)
@@ -162,10 +165,10 @@ def simulated(
 
     def grant(granted: Granted, now: int) -> None:
         chosen = granted.objects
-        zero, period = np.zeros(len(chosen), np.int64), np.full(len(chosen), PERIOD * STEP)
+        zero, period = np.zeros(len(chosen), np.int64), np.full(len(chosen), round(scheme.period * 1e6))
         grants = Grants(chosen, zero, granted.widths, zero + now, scheme.shrink[chosen], period)
         filters.grant(grants, now)
-        believed.granted(chosen, granted.widths, now)
+        believed.granted(grants, now)
 
     def sent(keys: Ints, step: int) -> None:
         if not len(keys):
@@ -174,20 +177,23 @@ def simulated(
         if counted.of_object is not None:
             counted.of_object[step, keys] += weighs[keys]
         riders = filters.response(keys) if scheme.listens or placing == "following" else [None] * len(keys)
-        believed.heard(keys, filters.value[keys], riders, step * STEP)
+        believed.heard(keys, filters.value[keys], riders, step * every)
         if source is not None and isinstance(filters, _CentredFilters):
             beside = np.setdiff1d(np.flatnonzero(np.isin(source, source[keys])), keys)
-            riders = [*riders, *filters.told_beside(beside, step * STEP)]
+            riders = [*riders, *filters.told_beside(beside, step * every)]
             keys = np.concatenate([keys, beside])
-        scheme.heard(step, keys, [None if r is None or "r" not in r else r["r"][0] for r in riders])
+        scheme.heard(
+            step * every / 1e6, keys, [None if r is None or "r" not in r else r["r"][0] for r in riders]
+        )
 
     asked = int((constraints.sizes > 0).sum() + np.isfinite(constraints.ceiling).sum())
-    grant(Granted(every, uniform(constraints) if start is None else start), 0)
+    grant(Granted(each, uniform(constraints) if start is None else start), 0)
     for step in range(steps):
-        now = step * STEP
-        if step and step % PERIOD == 0:
+        now = step * every
+        period = round(scheme.period * 1e6)
+        if step and now // period > (now - every) // period:
             sent(filters.review(now), step)
-            granted = scheme.adjusted(step, filters.widths(slice(None), now))
+            granted = scheme.adjusted(now / 1e6, filters.widths(slice(None), now))
             if len(granted.objects):
                 grant(granted, now)
                 counted.grants[step] += weighs[granted.objects].sum()
@@ -197,7 +203,7 @@ def simulated(
                     counted.of_object[step, granted.objects] += weighs[granted.objects]
                     counted.of_object[step, narrowed] += weighs[narrowed]
                 sent(filters.review(now), step)
-        sent(every[filters.offer(every, values[step][:, None], now)], step)
+        sent(each[filters.offer(each, values[step][:, None], now)], step)
         counted.violations += believed.wrong(values[step], now)
         counted.answers += asked
     return counted
@@ -205,7 +211,7 @@ def simulated(
 
 def _filters(scheme: Scheme, placing: Placing) -> Filters:
     if placing == "following":
-        return Filters(1, period=float(PERIOD))
+        return Filters(1)
     if scheme.listens:
         return _CentredFilters(1, period=float(PERIOD))
     return Filters(1, period=float(PERIOD), follow=False)

@@ -27,7 +27,7 @@ from slackwater.planners.precision_allocation import Allocation, allocate
 from slackwater.planners.precision_burden import Adjustment, Watched, adjust, fitted_shrink
 from slackwater.planners.precision_changes import horizons, worthwhile
 from slackwater.planners.precision_constraints import Constraints, Floats, from_entries, uniform
-from slackwater.planners.precision_curves import Curves, Told, known_curves
+from slackwater.planners.precision_curves import Curves, Told, known_curves, refinement
 
 PERIOD_S = float(PERIOD)
 SOURCES = 200
@@ -100,7 +100,8 @@ class Instance:
         """What a coordinator knows, of objects that have been heard of lately."""
         objects = len(self.rates)
         told = Told(self.lowest.astype(np.int64), np.full(objects, 2000.0), self.rates, np.full(objects, 5.0))
-        return known_curves(told, np.where(self.constraints.shared, widths, 0.0), PERIOD_S)
+        held = np.where(self.constraints.shared, widths, 0.0)
+        return known_curves(told, held, PERIOD_S, refinement(objects))
 
 
 def _apart(rng: np.random.Generator, objects: int, queries: int, size: int) -> Any:
@@ -170,12 +171,13 @@ def curves_seconds(instance: Instance) -> float:
     constraints = instance.constraints
     costs = np.ones(constraints.objects)
     widths, prices, taken = uniform(constraints), None, []
+    lasted = np.random.default_rng(1).exponential(100 * PERIOD_S, constraints.objects)
     for number in range(1 + REPEATED):
         at = instance.moved(number)
         began = perf_counter()
         curves = at.curves(widths)
         allocation = allocate(constraints, curves, costs, prices)
-        lasting = horizons(constraints, curves, widths, PERIOD_S)
+        lasting = horizons(constraints, curves, widths, PERIOD_S, lasted)
         found = worthwhile(constraints, curves, costs, widths, allocation, lasting)
         taken.append(perf_counter() - began)
         widths, prices = found.widths, allocation.prices

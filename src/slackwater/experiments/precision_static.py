@@ -77,6 +77,10 @@ class Clairvoyant:
             return float(np.minimum(centred, sent(self._values, widths, LEAN)).sum()) / len(self._values)
         return float(centred.sum()) / len(self._values)
 
+    def widths(self, constraints: Constraints) -> Floats:
+        """The best widths that stay, for bounds that are centred."""
+        return best_static(constraints, self._curves(self._centred), np.ones(constraints.objects))
+
     def _curves(self, counts: Floats) -> Curves:
         falling = np.minimum.accumulate(counts, axis=0)
         return hulls(np.ascontiguousarray(self._widths.T), np.ascontiguousarray(falling.T))
