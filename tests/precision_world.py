@@ -37,15 +37,15 @@ from slackwater.runtime.bounds.coordinator import Coordinator
 from slackwater.runtime.bounds.evaluating import Evaluator
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
+from slackwater.runtime.bounds.summing import Order, Summing
 from slackwater.runtime.current.matrix import Matrix
-from slackwater.runtime.current.places import Places
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
 COLUMNS = ("a", "b")
 KEY_TYPES = (pa.string(), pa.string(), pa.int64())
 STREAM = """CREATE STREAM net (host STRING, rack STRING, k BIGINT, a DOUBLE, b DOUBLE, ts TIMESTAMP)
-  USING agents OPTIONS (hub 'ws://x', allocation '{allocation}', period '{period} seconds')
+  USING agents OPTIONS (hub 'ws://x', allocation '{allocation}', period '{period} seconds', sums '{sums}')
   KEY (host, rack, k) TIMESTAMP BY ts TOLERANCE {tolerance} SECONDS{rate};"""
 
 Key = tuple[str, str, int]
@@ -139,6 +139,15 @@ QUERIES: dict[str, Asked] = {
         "SELECT SUM(b) / COUNT(*) AS p FROM LATEST(net)",
         {"p": lambda rows: _if(total(rows, lambda r: r["b"]), lambda v: v / len(rows))},
     ),
+    "counted": Asked(
+        "SELECT rack, COUNT(a) AS c, COUNT(a + b) AS both, SUM(b) / COUNT(b) AS q FROM LATEST(net) GROUP BY rack",
+        {
+            "c": lambda rows: float(sum(r["a"] is not None for r in rows)),
+            "both": lambda rows: float(sum(r["a"] is not None and r["b"] is not None for r in rows)),
+            "q": lambda rows: mean(rows, lambda r: r["b"]),
+        },
+        grouped=True,
+    ),
 }
 
 
@@ -178,6 +187,8 @@ def entries(step: CurrentStep, names: Sequence[Sequence[Any]], first: int, key: 
     """What `entries_sql` gives for the keys from a number on."""
     found = []
     for number in range(first, len(names)):
+        if isinstance(names[number], dict):
+            continue
         row = dict(zip(key, names[number], strict=True))
         if not all(of_key(p, row) for p in step.step.path.predicates):
             continue
@@ -215,6 +226,7 @@ class Link:
         self._pending: set[int] = set()
         self._covered = self._told_covered = -1
         self._sending = False
+        self._told_sums: list[Any] | None = None
 
     def carry(self, way: str, message: Row, take: Callable[[Row], None]) -> None:
         """Let a message arrive later, after those before it."""
@@ -236,6 +248,7 @@ class Link:
             numbers = hub.registry.number_keys(self.site.name, message["keys"])
             hub.append("keys", agent=self.site.name, keys=message["keys"], numbers=numbers)
             self.cover(message["first"], len(record.numbers))
+            self.sums()
             return
         if message["number"] > record.received:
             assert message["number"] == record.received + 1
@@ -243,6 +256,13 @@ class Link:
             position = hub.append("batch", agent=self.site.name, number=message["number"], **fields)
             self.world.logged(self.site, self.incarnation, message, position)
         self.carry("down", {"number": message["number"]}, self.site.received)
+
+    def sums(self) -> None:
+        """What `Deliveries._send_sums` does."""
+        told = [list(t) for t in self.world.hub.registry.sums_of(self.site.name)]
+        if told != self._told_sums:
+            self._told_sums = told
+            self.carry("down", {"sums": told}, self.site.make_sums)
 
     def cover(self, first: int, end: int) -> None:
         """What `AgentConnection._cover` does."""
@@ -320,12 +340,25 @@ class Hub:
         received, keys = self.registry.known(name, link.incarnation)
         link.granted = min(link.granted, keys)
         self.links[name] = link
-        position = self.append("joined", agent=name, incarnation=link.incarnation, keys=keys)
+        paid = {} if link.site.cost == 1 else {"cost": link.site.cost}
+        position = self.append("joined", agent=name, incarnation=link.incarnation, keys=keys, **paid)
         self.joined.append((position, link.incarnation))
         welcome = {"received": received, "keys": keys, "log": "one", "declared": self.registry.declared}
         welcome["declared"] = self.registry.declared.message()
         link.carry("down", welcome, link.site.welcome)
         link.cover(0, keys)
+        link.sums()
+
+    def form(self, order: Order) -> int:
+        """What `Stream.form` does; the position after it."""
+        for members in order.members:
+            self.registry.check_sum(order.agent, members)
+        fields = {"members": order.members, "scope": order.scope, "dropped": order.dropped}
+        fields["window"] = order.window
+        self.append("sums", span=max(1, len(order.members)), agent=order.agent, generation=1, **fields)
+        if order.agent in self.links:
+            self.links[order.agent].sums()
+        return self.end
 
     def grant(self, grants: Grants) -> int:
         """What `Stream.grant` does; the position after the last of them."""
@@ -363,7 +396,7 @@ class NotedState(AgentState):
         super()._begin()
         if not self._follow:
             self.filters = Filters(self.filters.columns, follow=False)
-            self.outbox.curves = self.filters.curves
+            self.outbox.curves = self.filters
         put = self.outbox.put
 
         def noted(rows: Any) -> None:
@@ -380,6 +413,7 @@ class Told:
     at: int
     incarnation: str
     position: int | None = None
+    of_sum: int | None = None
 
 
 @dataclass
@@ -392,6 +426,8 @@ class Watched:
     told: list[Told] = field(default_factory=list)
     breaks: list[tuple[int, str, str]] = field(default_factory=list)
     """When a process that had it died: the time, the agent, its incarnation."""
+    gone: list[tuple[int, bool]] = field(default_factory=list)
+    """When it was withdrawn (True), and when it came back."""
     laws: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     """Since when, in which incarnation, by column: width, start, shrink, period."""
 
@@ -399,7 +435,12 @@ class Watched:
         return self.values[bisect_right(self.times, at) - 1]
 
     def known(self, at: int) -> bool:
-        return bool(self.told) and self.told[0].at <= at
+        return bool(self.told) and min(t.at for t in self.told) <= at
+
+    def here(self, at: int) -> bool:
+        """Whether it is there: who came back, from its first row on."""
+        since, gone = next(((t, g) for t, g in reversed(self.gone) if t <= at), (0, False))
+        return not gone and any(since <= told.at <= at for told in self.told)
 
 
 class Site:
@@ -409,6 +450,7 @@ class Site:
         self.world, self.name, self.skew, self.follow = world, name, skew, follow
         self.state: NotedState | None = None
         self.link: Link | None = None
+        self.cost = 1.0
         self.keys: dict[Key, list[float]] = {}
         self._numbers: list[Key] = []
         self._lives = 0
@@ -434,6 +476,9 @@ class Site:
         assert self.state is not None
         for key in self.keys:
             self.world.watched[key].breaks.append((self.clock, self.name, self.state.incarnation))
+        for noted in self.world.sums.values():
+            if noted.site is self:
+                noted.breaks.append((self.clock, self.name, self.state.incarnation))
         self.state = None
         self.cut()
 
@@ -465,6 +510,18 @@ class Site:
             self._offer(key)
             self._acted()
 
+    def withdraw(self, key: Key) -> None:
+        """A key is there no more; the process, if there is one, is told."""
+        del self.keys[key]
+        self.world.watched[key].gone.append((self.clock, True))
+        if self.state is not None:
+            self.state.withdraw(key, self.clock)
+            self._acted()
+
+    def bring_back(self, key: Key, values: Sequence[float]) -> None:
+        self.world.watched[key].gone.append((self.clock, False))
+        self.change(key, values)
+
     def _offer(self, key: Key) -> None:
         values = [None if math.isnan(v) else v for v in self.keys[key]]
         self.state.offer(key, dict(zip(COLUMNS, values, strict=True)), self.clock)
@@ -478,6 +535,10 @@ class Site:
 
     def granted(self, message: Row) -> None:
         self.state.grants(message, self.clock)
+        self._acted()
+
+    def make_sums(self, message: Row) -> None:
+        self.state.make_sums(message, self.clock)
         self._acted()
 
     def received(self, message: Row) -> None:
@@ -503,16 +564,25 @@ class Site:
 
     # what is noted
 
-    def _named(self) -> list[Key]:
+    def _named(self) -> list[Key | int]:
+        """Keys, and sums by their numbers."""
         count = len(self.state._keys)
         found = self.state._keys.message(0)["keys"] if count else []
-        return [tuple(k) for k in found]
+        return [k["sum"] if isinstance(k, dict) else tuple(k) for k in found]
 
     def _noted(self, rows: Any) -> None:
         names = self._named()
         for number, at in zip(rows.key.tolist(), rows.at.tolist(), strict=True):
             told = Told(at, self.state.incarnation)
-            self.world.watched[names[number]].told.append(told)
+            name = names[number]
+            if isinstance(name, int):
+                # what a sum tells, its members have told; where it has ended, nobody has
+                told.of_sum = name
+                members = self.state._sums._members.get(number, ())
+                for member in members:
+                    self.world.watched[names[member]].told.append(told)
+            else:
+                self.world.watched[name].told.append(told)
             self.world.under_way.setdefault((self.state.incarnation, number, at), []).append(told)
 
     def _note_laws(self) -> None:
@@ -521,8 +591,9 @@ class Site:
         laws = np.stack([filters.width, filters.start, filters.shrink, filters.period], axis=1)
         for number, key in enumerate(self._named()[: filters.size]):
             law = laws[number * columns : (number + 1) * columns]
-            noted = self.world.watched[key].laws
-            if self.world.watched[key].site is not self:
+            watched = self.world.noted(key, self)
+            noted = watched.laws
+            if watched.site is not self:
                 continue
             if not noted or noted[-1][1] != self.state.incarnation or (noted[-1][2] != law).any():
                 noted.append((self.clock, self.state.incarnation, law.copy()))
@@ -567,20 +638,19 @@ class Driver:
         self.stream = catalog.streams["net"]
         self.manner = adjusting(self.stream)
         self.mirror = CheckedMirror(
-            len(value_columns(self.stream)), self.manner.tolerance, padded=self.manner.rate is not None
+            len(value_columns(self.stream)),
+            self.manner.tolerance,
+            padded=self.manner.rate is not None,
+            widening=None if self.manner.rate is None else self.manner.period,
         )
-        self.keys = Places(3)
+        self.width = 0
         self.first, self.time = 1, 0
         if kept is not None:
             arrays, noted, snapshot, self.first, self.time = kept
             self.mirror.load(arrays, json.loads(json.dumps(noted)))
             for entry in world.hub.read(snapshot, self.first):
                 self.mirror.take(entry)
-            for _ in self.mirror.advance(self.time):
-                """Delivered before."""
-            self._find(0)
-        self.mirror.check = world.check_rule
-        self.kept = self._parts()
+            self.width = len(self.mirror.names)
         self.turns = 0
         self.evaluator = Evaluator([], None)
         self.coordinator = Coordinator(self.manner, np.random.default_rng(world.seed))
@@ -590,22 +660,29 @@ class Driver:
         """Whether a query needs every row."""
         self.granted = world.hub.end
         self.grants = Grants.none()
+        self.summing = Summing(self.manner, self.coordinator.tuning)
+        self.orders: list[Order] = []
         self.changed = False
+        self.asks = kept is not None and self._follow()
+        """Whether the queries that there are have not been asked for yet."""
+        if kept is not None:
+            self.evaluator.windows.load(kept[0]["windows"], kept[1]["windows"])
+            self.evaluator.replay(self.mirror, self.time, self.manner)
+        self.mirror.check = world.check_rule
+        self.kept = self._parts()
 
     def _parts(self) -> tuple[Any, Any, int, int, int]:
         arrays, noted = self.mirror.to_parts()
         held = {name: array.copy() for name, array in arrays.items()}, json.loads(json.dumps(noted))
+        windows, times = self.evaluator.windows.to_parts()
+        held[0]["windows"] = {name: array.copy() for name, array in windows.items()}
+        held[1]["windows"] = times
         return (*held, self.first, self.first, self.time)
 
     def again(self) -> Driver:
         """A driver that starts anew from what this one has kept."""
         arrays, noted, snapshot, _, _ = self.kept
         return Driver(self.world, self.catalog, (arrays, noted, snapshot, self.first, self.time))
-
-    def _find(self, known: int) -> None:
-        fresh = self.mirror.names[known:]
-        if fresh:
-            self.keys.find([pa.array([n[i] for n in fresh], t) for i, t in enumerate(KEY_TYPES)], add=True)
 
     def _follow(self) -> bool:
         if self.catalog is self.planned:
@@ -622,9 +699,8 @@ class Driver:
         for step in plan.steps:
             form = bounded_form(step.step, self.stream)
             query = BoundedQuery(form, Matrix(step, plan.signals), COLUMNS)
-            query.matrix.extend(
-                entries(step, self.mirror.names[: self.keys.size], 0, self.stream.key), self.keys.size
-            )
+            names = self.mirror.names[: self.width]
+            query.matrix.extend(entries(step, names, 0, self.stream.key), self.width)
             query.name_groups(lambda *_: pa.table({}))
             queries.append(query)
         self.evaluator = Evaluator(queries, self.evaluator)
@@ -632,13 +708,13 @@ class Driver:
         return True
 
     def _place(self) -> bool:
-        known = self.keys.size
+        known = self.width
         if len(self.mirror.names) == known:
             return False
-        self._find(known)
+        self.width = len(self.mirror.names)
         for query in self.evaluator.queries:
             found = entries(query.matrix.step, self.mirror.names, known, self.stream.key)
-            query.matrix.extend(found, self.keys.size)
+            query.matrix.extend(found, self.width)
             query.name_groups(lambda *_: pa.table({}))
         self.evaluator.weigh(self.mirror.belief)
         return True
@@ -647,7 +723,8 @@ class Driver:
         world = self.world
         end, time = world.hub.end, world.now
         world.reading = end
-        changed = self._follow()
+        changed = self._follow() or self.asks
+        self.asks = False
         for entry in world.hub.read(self.first, end):
             self.mirror.take(entry)
         self.first, self.time = end, time
@@ -658,9 +735,15 @@ class Driver:
         others = any(not isinstance(s.contract, Precision) for s in self.catalog.queries.values())
         changed |= others != self.others
         self.others = others
-        if changed:
-            self.coordinator.ask(self.evaluator.queries, self.mirror.belief, everything=others)
-        if end >= self.granted and not self.mirror.queue.granting:
+        read = end >= self.granted
+        if changed or (read and self.summing.due(self.mirror, time, everything=others)):
+            summed, orders = self.summing.decide(
+                self.evaluator.queries, self.mirror, time, everything=others, changed=changed
+            )
+            self.orders = orders if read else []
+            if summed is not None:
+                self.coordinator.ask(self.evaluator.queries, self.mirror.belief, summed, everything=others)
+        if read and not self.mirror.queue.granting:
             # whatever was granted is believed by now
             for entry in world.hub.log:
                 if entry["kind"] == "grants":
@@ -703,6 +786,9 @@ class Driver:
 
     def commit(self) -> None:
         grants, self.grants = self.grants, Grants.none()
+        orders, self.orders = self.orders, []
+        for order in orders:
+            self.granted = self.world.hub.form(order)
         if len(grants):
             self.granted = self.world.hub.grant(grants)
             self.world.granted.append((self.world.now, grants))
@@ -731,6 +817,8 @@ class World:
         skew: int = 60_000,
         follow: bool | None = None,
         start: str = "",
+        sums: str = "measured",
+        tuned: bool = False,
     ) -> None:
         self.seed = seed
         self.rng = np.random.default_rng(seed)
@@ -746,12 +834,17 @@ class World:
         self.said: list[Said] = []
         self.granted: list[tuple[int, Grants]] = []
         self.watched: dict[Key, Watched] = {}
+        self.sums: dict[int, Watched] = {}
+        """What happened to sums, by their numbers."""
         self.under_way: dict[tuple[str, int, int], list[Told]] = {}
         self.reading = 0
         self.hub = Hub(self)
         self.hub.append("declared", key=["host", "rack", "k"], columns=list(COLUMNS))
         clause = "" if rate is None else f" MAX RATE {rate:g} PER SECOND"
-        sql = STREAM.format(allocation=allocation, period=period, tolerance=tolerance, rate=clause) + start
+        sql = STREAM.format(allocation=allocation, period=period, tolerance=tolerance, rate=clause, sums=sums)
+        sql += start
+        if tuned:
+            sql = sql.replace(f"period '{period} seconds'", "period 'tuned', shrink 'tuned'")
         self.catalog = Catalog.from_sql(sql, Functions())
         self.sites = [
             Site(
@@ -866,38 +959,45 @@ class World:
         if site.state is None:
             return
         site.die()
+        self.at(self.now + int(seconds * SECOND), site.start)
 
-        def back() -> None:
-            for key, values in site.keys.items():
-                # a key of which a new process knows no value is not told of at all
-                if any(math.isnan(v) for v in values):
-                    levels = self._walks[key][2]
-                    site.change(
-                        key, [lv if math.isnan(v) else v for v, lv in zip(values, levels, strict=True)]
-                    )
-            site.start()
-
-        self.at(self.now + int(seconds * SECOND), back)
+    def forget(self, site: Site) -> None:
+        """What `OperatorConnection` does when it is told to withdraw what nobody answers for."""
+        if site.name in self.hub.registry.agents:
+            numbers = self.hub.registry.unclaimed(site.name)
+            self.hub.append("withdrawn", agent=site.name, numbers=numbers)
 
     def take_over(self, key: Key, other: Site) -> bool:
         """A key goes to another agent, whose own must be lost; whether it could."""
         site = self.watched[key].site
         if site.state is not None or site is other or other.state is None or site.name in self.hub.links:
             return False
+        if key not in site.keys:
+            return False
         record = self.hub.registry.agents.get(site.name)
         if record is None or record.joined or other.clock <= self.watched[key].times[-1]:
             return False
         values = site.keys.pop(key)
-        other.change(key, [0.0 if math.isnan(v) else v for v in values])
+        other.change(key, values)
         return True
 
     # what is noted
+
+    def noted(self, name: Key | int, site: Site) -> Watched:
+        if isinstance(name, int):
+            return self.sums.setdefault(name, Watched(site))
+        return self.watched[name]
 
     def logged(self, site: Site, incarnation: str, message: Row, position: int) -> None:
         rows = message["rows"]
         for number, at in zip(rows["key"], rows["at"], strict=True):
             for told in self.under_way.pop((incarnation, number, at), ()):
                 told.position = position
+                ended = [e for e in self.hub.log if told.of_sum in e.get("dropped", ())]
+                if told.of_sum is not None and ended and ended[0]["received"] <= at:
+                    # it had ended before this was so
+                    for noted in self.watched.values():
+                        noted.told = [t for t in noted.told if t is not told]
 
     # what must hold
 
@@ -907,7 +1007,9 @@ class World:
         belief = mirror.belief
         joined = {i for position, i in self.hub.joined if position < self.reading}
         for number, name in enumerate(mirror.names):
-            noted = self.watched[tuple(name)]
+            if isinstance(name, dict) and name["sum"] not in self.sums:
+                continue
+            noted = self.sums[name["sum"]] if isinstance(name, dict) else self.watched[tuple(name)]
             if not belief.known[number] or belief.unsure[number] > 0:
                 continue
             since, incarnation, law = next(
@@ -925,11 +1027,17 @@ class World:
         rows = [row for key in self.watched if (row := self._row(key, asked, said.keys, at)) is not None]
         return asked.truth[said.column](rows)
 
+    def _concerns(self, key: Key, asked: Asked, group: tuple[Any, ...], at: int) -> bool:
+        """Whether a key has been in a group."""
+        row: Row = dict(zip(("host", "rack", "k"), key, strict=True))
+        apart = asked.grouped and key[1] != group[0]
+        return asked.chosen(row) and not apart and self.watched[key].known(at)
+
     def _row(self, key: Key, asked: Asked, group: tuple[Any, ...], at: int) -> Row | None:
         noted = self.watched[key]
-        row: Row = dict(zip(("host", "rack", "k"), key, strict=True))
-        if not asked.chosen(row) or (asked.grouped and key[1] != group[0]) or not noted.known(at):
+        if not self._concerns(key, asked, group, at) or not noted.here(at):
             return None
+        row: Row = dict(zip(("host", "rack", "k"), key, strict=True))
         values = noted.value(at)
         return row | {c: None if math.isnan(v) else v for c, v in zip(COLUMNS, values, strict=True)}
 
@@ -942,7 +1050,9 @@ class World:
         asked = QUERIES[said.query]
         lag = 0 if self.rate is None else self.tolerance
         for key, noted in self.watched.items():
-            if self._row(key, asked, said.keys, said.at) is None:
+            if not self._concerns(key, asked, said.keys, said.at):
+                continue
+            if not noted.here(said.at) and self._forgotten(key, said.end):
                 continue
             told = [t for t in noted.told if t.at <= said.at - lag]
             if not told:
@@ -956,6 +1066,12 @@ class World:
             if (not there or died) and not self._covered(noted, told[-1], said):
                 return True
         return False
+
+    def _forgotten(self, key: Key, end: int) -> bool:
+        """Whether somebody at the hub has withdrawn a key."""
+        number = self.hub.registry.numbers.get(key)
+        withdrawn = [e for e in self.hub.log if e["kind"] == "withdrawn" and e["position"] < end]
+        return any(number in entry["numbers"] for entry in withdrawn)
 
     def wrong(self, said: Said) -> bool:
         """Whether an answer does not hold the truth, or says of itself what is not so."""
@@ -996,11 +1112,21 @@ class World:
             self.run(min(float(self.rng.exponential(2.0)) + 0.01, (until - self.now) / SECOND + 0.001))
             self._mishap()
         self.rough = False
+        for name, step in self.catalog.queries.items():
+            # what would get there in time by shrinking alone is there at once
+            if _precise(step):
+                self.sql(f"ALTER QUERY {name} WITH PRECISION {step.contract.width:g} IMMEDIATE")
         for site in self.sites:
             # who is away comes back, and what was under way has arrived by then
             self.at(self.now + 10 * SECOND, site.connect)
         self.run(12)
+        for site in self.sites:
+            # what went with a process and was never told; who is away still comes back with his keys
+            if site.name in self.hub.links:
+                self.forget(site)
         for key, noted in self.watched.items():
+            if key not in noted.site.keys:
+                continue
             levels = self._walks[key][2]
             values = noted.site.keys[key]
             noted.site.change(key, [lv if math.isnan(v) else v for v, lv in zip(values, levels, strict=True)])
@@ -1008,7 +1134,7 @@ class World:
     def _mishap(self) -> None:
         rng = self.rng
         site = self.sites[int(rng.integers(0, len(self.sites)))]
-        kind = rng.choice(["cut", "kill", "key", "take", "query", "precision", "driver"])
+        kind = rng.choice(["cut", "kill", "key", "take", "query", "precision", "driver", "gone"])
         if kind == "cut":
             self.cut(site, float(rng.exponential(3.0)))
         elif kind == "kill":
@@ -1028,6 +1154,23 @@ class World:
                 self.sql(f"DROP QUERY {name}")
         elif kind == "precision" and self.catalog.queries:
             name = str(rng.choice(list(self.catalog.queries)))
-            self.sql(f"ALTER QUERY {name} WITH PRECISION {float(rng.choice(self.widths)):g}")
+            at_once = " IMMEDIATE" if rng.random() < 0.5 else ""
+            self.sql(f"ALTER QUERY {name} WITH PRECISION {float(rng.choice(self.widths)):g}{at_once}")
         elif kind == "driver":
             self.restart_driver()
+        elif kind == "gone" and self.rate is None:
+            # what comes and goes is bounded by no rate
+            self._come_and_go()
+
+    def _come_and_go(self) -> None:
+        """A key is withdrawn, or one that was comes back."""
+        key = list(self.watched)[int(self.rng.integers(0, len(self.watched)))]
+        noted = self.watched[key]
+        last = max([noted.times[-1], *(t for t, _ in noted.gone)])
+        if noted.site.clock <= last:
+            return
+        if key in noted.site.keys:
+            noted.site.withdraw(key)
+        elif noted.site.state is not None:
+            noted.site.bring_back(key, list(self._walks[key][2]))
+            self._step_later(key)

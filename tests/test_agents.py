@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edge_clients import SECOND, TestClock
 from slackwater.edge.agent import Agent
 from slackwater.edge.hub_thread import HubThread
+from slackwater.edge.messages import Disconnected
+from slackwater.edge.operator_link import OperatorLink
 from slackwater.errors import SlackwaterError
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.bounds.queries import TOLD
 from slackwater.runtime.session import Session
 from slackwater.runtime.testing import ListSink
 from waiting import wait_for
@@ -31,11 +36,13 @@ class Lab:
         self.hub = HubThread(folder / "hub", clock=self.clock)
         self.hub.__enter__()
         self.agents: dict[str, Agent] = {}
-        self.values: dict[str, tuple[float, float]] = {}
-        self.truth: list[tuple[int, dict[str, tuple[float, float]]]] = []
+        self.costs: dict[str, float] = {}
+        """By host: what a message of its agent costs, where it is not 1."""
+        self.values: dict[str, tuple[float | None, float | None]] = {}
+        self.truth: list[tuple[int, dict[str, tuple[float | None, float | None]]]] = []
         self.answers: list[Answer] = []
         self.granted: dict[str, int] = {}
-        """By host: the position of its newest grant."""
+        """By agent: the position of its newest grant."""
         self.sql = LOAD.format(hub=self.hub.url, more=more, rate=rate) + sql
         self.session = self._started()
 
@@ -49,8 +56,10 @@ class Lab:
 
         def granted(grants: Any) -> Any:
             found = grant(grants)
+            mirror = session.engine.bounds["load"].mirror
+            names = {seen.place: name for name, seen in mirror.agents.items()}
             for key, position in zip(grants.key.tolist(), found.position.tolist(), strict=True):
-                self.granted[session.engine.bounds["load"].mirror.names[key][0]] = position
+                self.granted[names[int(mirror.announced[key])]] = position
             return found
 
         source.link.grant = granted
@@ -58,14 +67,16 @@ class Lab:
 
     def agent(self, name: str) -> Agent:
         if name not in self.agents:
-            self.agents[name] = Agent("load", hub=self.hub.url, name=name, clock=self.clock).start()
+            self.agents[name] = Agent(
+                "load", hub=self.hub.url, name=name, clock=self.clock, cost=self.costs.get(name, 1.0)
+            ).start()
             wait_for(lambda: self.agents[name].connected)
         return self.agents[name]
 
-    def say(self, host: str, rx: float, tx: float) -> None:
-        """A value, at the agent of its host."""
+    def say(self, host: str, rx: float | None, tx: float | None, agent: str = "") -> None:
+        """A value, at the agent of its host, or at another."""
         self.values[host] = (rx, tx)
-        self.agent(host).update(host, {"rx": rx, "tx": tx})
+        self.agent(agent or host).update(host, {"rx": rx, "tx": tx})
         self.truth.append((self.clock(), dict(self.values)))
 
     def batch(self, micros: int = 2 * SECOND) -> list[Answer]:
@@ -204,6 +215,94 @@ def test_explain_shows_widths_and_messages(lab: Any) -> None:
     assert text.splitlines()[-2:] == one.session.explain().splitlines()[-2:]
 
 
+def test_a_dear_agent_has_the_wider_bounds_and_explain_says_what_it_costs(lab: Any) -> None:
+    one = lab(
+        "CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;",
+        more=", period '2 seconds'",
+    )
+    one.costs["h1"] = 25.0
+    for n in range(2):
+        one.say(f"h{n}", 0.0, 0.0)
+    one.settle()
+    rng = np.random.default_rng(7)
+    values = [0.0, 0.0]
+    for _ in range(60):
+        for n in range(2):
+            values[n] += rng.normal(0, 1)
+            one.say(f"h{n}", values[n], 0.0)
+        one.batch(SECOND)
+    cheap, dear = one.widths(2)[::2]
+    assert dear > 1.5 * cheap
+    (text,) = one.session.sql("EXPLAIN QUERY total")
+    assert "a message costs 1, of h1 25" in text
+
+
+def test_values_are_counted_exactly_and_need_no_width(lab: Any) -> None:
+    one = lab("""CREATE QUERY some AS SELECT COUNT(rx) AS told, SUM(tx) AS total, SUM(tx) / COUNT(rx) AS each
+                 FROM LATEST(load) WITH PRECISION 4;""")
+    for n in range(3):
+        one.say(f"h{n}", float(n), 2.0)
+    one.settle()
+    last = {a.column: a for a in one.answers}
+    assert (last["told"].low, last["told"].high, last["told"].met) == (3, 3, True)
+    # only whether it has a value is told of what is only counted
+    assert min(one.widths(3)[::2]) == TOLD
+    assert sum(one.widths(3)[1::2]) <= 4
+    before = one.session.engine.bounds["load"].mirror.queue.rows
+    one.say("h0", 1e12, 2.0)
+    one.batch()
+    assert one.session.engine.bounds["load"].mirror.queue.rows == before
+    one.say("h1", None, 2.0)
+    last |= {a.column: a for a in one.batch() + one.batch()}
+    assert (last["told"].low, last["told"].high, last["told"].met) == (2, 2, True)
+    assert last["each"].low <= 3 <= last["each"].high
+    assert last["each"].met
+    # a query that needs their values gets widths for them
+    one.session.sql("CREATE QUERY sum AS SELECT SUM(rx + tx) AS sum FROM LATEST(load) WITH PRECISION 6")
+    one.settle()
+    assert max(one.widths(3)) <= 6
+    assert min(one.widths(3)[::2]) > 0.1
+    one.lose("h2")
+    last |= {a.column: a for a in one.batch() + one.batch()}
+    # it may have gone meanwhile
+    assert (last["told"].low, last["told"].met) == (None, False)
+
+
+def test_keys_that_are_gone_count_no_longer(lab: Any) -> None:
+    one = lab("""CREATE QUERY all AS SELECT COUNT(*) AS hosts, COUNT(rx) AS told, SUM(rx) AS total
+                 FROM LATEST(load) WITH PRECISION 6;""")
+    for n in range(3):
+        one.say(f"h{n}", 10.0, 1.0)
+    one.agent("h0").update("h3", {"rx": None, "tx": None})
+    one.settle()
+    last = {a.column: a for a in one.answers}
+    # that it has no value is known, and it is there
+    assert (last["hosts"].low, last["told"].low, last["hosts"].met) == (4, 3, True)
+    (text,) = one.session.sql("EXPLAIN QUERY all")
+    assert "all.told: counted, whatever the widths" in text
+    assert one.agent("h0").withdraw("h3")
+    assert one.agent("h0").withdraw("h0")
+    last |= {a.column: a for a in one.batch() + one.batch()}
+    assert (last["hosts"].low, last["told"].low) == (2, 2)
+    assert last["total"].low <= 20 <= last["total"].high
+    one.lose("h1")
+    last |= {a.column: a for a in one.batch() + one.batch()}
+    assert (last["total"].low, last["total"].met) == (None, False)
+    with OperatorLink(one.hub.url, "load") as operator:
+        assert operator.withdraw("h1") == (1, False)
+    last |= {a.column: a for a in one.batch() + one.batch()}
+    assert (last["hosts"].low, last["told"].low, last["total"].met) == (1, 1, True)
+    assert last["total"].low <= 10 <= last["total"].high
+    # a driver that starts again knows it, and whoever is back counts
+    one.restart()
+    one.say("h0", 30.0, 1.0)
+    one.say("h1", 20.0, 1.0)
+    one.settle(3)
+    last |= {a.column: a for a in one.answers}
+    assert (last["hosts"].low, last["total"].met) == (3, True)
+    assert last["total"].low <= 60 <= last["total"].high
+
+
 def test_a_tighter_precision_narrows_and_a_looser_one_grows(lab: Any) -> None:
     one = lab("CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;")
     for n in range(4):
@@ -284,6 +383,44 @@ def test_a_driver_that_starts_again_goes_on(lab: Any) -> None:
     assert one.session.engine.bounds["load"]._source.link.generation == 2
 
 
+def test_a_run_waits_for_its_hub_and_can_be_stopped_meanwhile(
+    lab: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = lab("CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;")
+    one.say("h0", 1.0, 0.0)
+    one.settle()
+    engine, port = one.session.engine, int(one.hub.url.rpartition(":")[2])
+    ended: list[BaseException | None] = []
+
+    def batch() -> None:
+        try:
+            engine.batch("load", engine.executor.session.range(1), one.number)
+            ended.append(None)
+        except Disconnected as error:
+            ended.append(error)
+
+    def waiting() -> threading.Thread:
+        """A batch that finds no hub."""
+        caplog.clear()
+        one.hub.crash()
+        thread = threading.Thread(target=batch)
+        thread.start()
+        wait_for(lambda: "trying again" in caplog.text)
+        assert thread.is_alive()
+        return thread
+
+    thread = waiting()
+    one.hub = HubThread(one.folder / "hub", clock=one.clock, port=port)
+    one.hub.__enter__()
+    thread.join(60)
+    assert ended == [None]
+    one.number += 1
+    thread = waiting()
+    one.session.stop()
+    thread.join(60)
+    assert isinstance(ended[1], Disconnected)
+
+
 def test_with_a_largest_rate_answers_speak_of_now(lab: Any) -> None:
     one = lab(
         "CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION 8;",
@@ -303,8 +440,21 @@ def test_with_a_largest_rate_answers_speak_of_now(lab: Any) -> None:
     assert answer.high - answer.low <= 8
     one.lose("h1")
     one.batch()
-    wider = one.batch(10 * SECOND) + one.batch()
-    assert wider == [] or all(a.low is not None for a in wider)
+    # nothing is heard, and it may have gone further at every period: answers say so
+    period, before = 10 * SECOND, one.answers[-1]
+    wider = one.batch(period) + one.batch(2 * period)
+    times = [int(a.at.timestamp() * 1e6 + 0.5) for a in wider]
+    assert len(times) == 3
+    assert all(at % period == 0 for at in times)
+    widths = [a.high - a.low for a in (before, *wider)]
+    assert widths[2] - widths[1] == pytest.approx(2 * 0.5 * 10)
+    assert sorted(widths) == widths
+    assert not wider[-1].met
+    # once it is back they do not
+    one.say("h1", 1.0, 0.0)
+    one.settle(3)
+    assert one.answers[-1].met
+    assert one.batch(5 * period) == []
 
 
 WRONG = {
@@ -341,3 +491,69 @@ def test_what_cannot_be_is_said(spark: Any, case: str) -> None:
         declared()
     for text in expected:
         assert text in str(raised.value)
+
+
+def test_an_agent_with_many_keys_tells_their_sums(lab: Any) -> None:
+    one = lab(
+        "CREATE QUERY whole AS SELECT SUM(rx) AS rx, COUNT(*) AS hosts FROM LATEST(load) WITH PRECISION 8;"
+        "CREATE QUERY part AS SELECT AVG(rx) AS rx FROM LATEST(load) WHERE host < 'h3' WITH PRECISION 1;"
+    )
+    for turn in range(9):
+        for host in range(6):
+            one.say(f"h{host}", 10.0 * host + turn % 2, float(turn), agent="gateway")
+        one.batch()
+    mirror = one.session.engine.bounds["load"].mirror
+    # what both queries read, and what one of them does
+    assert sorted(s.members.tolist() for s in mirror.belief.live.values()) == [[0, 1, 2], [3, 4, 5]]
+    hosts = [name[0] for name in mirror.names if isinstance(name, list)]
+    assert hosts == [f"h{host}" for host in range(6)]
+    told = [line for line in one.session.engine.bounds["load"].described() if "sums" in line]
+    assert told == ["  sums of 6 keys are told in their place: 2 by group"]
+    for answer in one.answers:
+        assert answer.met or answer.low is None, answer
+        if answer.query == "whole" and answer.column == "rx" and answer.low is not None:
+            assert held(one, answer, lambda values: sum(rx for rx, _ in values.values())), answer
+        if answer.query == "part" and answer.low is not None:
+            assert held(one, answer, lambda values: sum(values[f"h{h}"][0] for h in range(3)) / 3), answer
+    # one that has no value any more counts no longer, which is told though the sum is in its bound
+    one.agents["gateway"].update("h0", {"rx": None})
+    one.values["h0"] = (0.0, 0.0)
+    found = one.batch() + one.batch()
+    last = [a for a in found if a.query == "part"][-1]
+    assert last.low is not None
+    assert last.low <= (one.values["h1"][0] + one.values["h2"][0]) / 2 <= last.high
+    one.restart()
+    one.say("h5", 500.0, 0.0, agent="gateway")
+    found = one.batch() + one.batch()
+    assert len(one.session.engine.bounds["load"].mirror.belief.live) == 2
+    assert any(a.query == "whole" and a.low is not None and a.low > 500 for a in found)
+
+
+def test_agents_tell_means_where_a_window_is_all_that_is_asked_for(lab: Any) -> None:
+    one = lab(
+        "CREATE QUERY calm AS SELECT avg_over(SUM(rx), '8 seconds') AS rx FROM LATEST(load) WITH PRECISION 4;"
+    )
+    for second in range(36):
+        for host in range(3):
+            # much happens at every moment, and on average nothing
+            one.say(f"h{host}", 10.0 * host + 50.0 * (-1) ** second, 0.0)
+        one.batch(SECOND)
+    mirror = one.session.engine.bounds["load"].mirror
+    assert {s.window for s in mirror.belief.live.values()} == {8 * SECOND}
+    assert one.session.engine.bounds["load"].queries[0].ready
+    rows = mirror.queue.rows
+    for second in range(36, 48):
+        for host in range(3):
+            one.say(f"h{host}", 10.0 * host + 50.0 * (-1) ** second, 0.0)
+        one.batch(SECOND)
+    # of 36 values none had to be told
+    assert mirror.queue.rows == rows
+    last = [a for a in one.answers if a.low is not None][-1]
+    assert last.met
+    assert last.low <= 30.0 <= last.high
+    found = [line for line in one.session.engine.bounds["load"].described() if "means" in line]
+    assert found == ["  means of 3 keys over 8 s are told instead of what they are at every moment"]
+    one.restart()
+    one.say("h2", 1000.0, 0.0)
+    found = [a for _ in range(10) for a in one.batch(SECOND)]
+    assert any(a.low is not None and a.low > 200 for a in found)

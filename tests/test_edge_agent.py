@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from edge_clients import HOSTS, PATIENCE_S, SECOND, AgentClient, CoordinatorClient, TestClock
+from slackwater.edge import agent_state
 from slackwater.edge.agent import Agent
 from slackwater.edge.agent_state import AgentState
 from slackwater.edge.coordinator_link import CoordinatorLink
@@ -267,7 +268,11 @@ def test_what_does_not_fit_is_said_and_leaves_nothing(key: Any, value: Any, reas
     assert (state.keys, state.offered) == (0, 0)
 
 
-def test_many_updates_at_once_are_as_one_after_the_other() -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 4, 65_536])
+def test_many_updates_at_once_are_as_one_after_the_other(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_state, "OFFERED_AT_ONCE", at_once)
     one, many = welcomed(), welcomed()
     keys = ["a", "b", "a", "c", "a", "b"]
     values = [1.0, 2.0, 9.0, 4.0, 1.5, 2.1]
@@ -281,6 +286,21 @@ def test_many_updates_at_once_are_as_one_after_the_other() -> None:
     expected = rows_of(sent(one))
     assert sorted(rows_of(sent(many))) == sorted(expected)
     assert expected == [(0, 1.0), (1, 2.0), (0, 9.0), (0, 1.5)]
+    # of one time: whoever reads them takes them for one change
+    many.offer_many(keys, [50.0 + place for place in range(len(keys))], NOW + 7)
+    assert {at for batch in sent(many) for at in batch["rows"]["at"]} == {NOW + 7}
+
+
+def test_what_mappings_leave_out_of_many_updates_is_what_was_said_last() -> None:
+    state = AgentState(outbox_limit=100)
+    wide = Declared(("host",), ("load", "free"))
+    message = {"received": 0, "keys": 0, "log": "log", "declared": wide.message(), "time": NOW}
+    assert state.welcome(message, NOW)
+    both = {"load": 1.0, "free": 2.0}
+    state.offer_many(["x", "y", "x", "y"], [both, both, {"free": 3.0}, {"load": 4.0}], NOW)
+    assert state.filters.current(np.arange(2)).tolist() == [[1.0, 3.0], [4.0, 2.0]]
+    state.offer_many(["x", "y"], [both, both], NOW)
+    assert state.filters.current(np.arange(2)).tolist() == [[1.0, 2.0], [1.0, 2.0]]
 
 
 # --- the outbox
@@ -634,6 +654,20 @@ def test_bad_arguments_of_an_agent_are_refused() -> None:
         Agent("../hosts", hub="ws://x")
     with pytest.raises(SourceError, match="expected an agent's name"):
         Agent("hosts", hub="ws://x", name="")
+    for cost in (0, -1, float("nan"), True, "5", 1e12):
+        with pytest.raises(SourceError, match="what a message costs relative to 1"):
+            Agent("hosts", hub="ws://x", cost=cost)
+
+
+def test_what_a_message_costs_is_in_the_log(hub: HubThread) -> None:
+    with link_to(hub.url) as link, new_agent(hub.url, cost=5.0) as agent:
+        wait(lambda: agent.connected)
+        [joined] = all_entries(link, "joined")
+        assert joined["cost"] == 5.0
+        agent.stop()
+        with new_agent(hub.url) as again:
+            wait(lambda: again.connected)
+            assert "cost" not in all_entries(link, "joined")[1]
 
 
 def test_tls_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
@@ -696,6 +730,89 @@ def test_a_link_gives_up_when_its_patience_ends(tmp_path: Path) -> None:
         url = hub.url
     with pytest.raises(Disconnected, match="cannot reach the hub at"):
         link_to(url, patience=0.0).connect()
+
+
+class Waits:
+    """A clock that goes on by what is slept, and something that happens after so many waits."""
+
+    def __init__(self, after: int, what: Callable[[], None]) -> None:
+        self.seconds, self.waits = 0.0, 0
+        self._after, self._what = after, what
+
+    def clock(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.waits += 1
+        if self.waits == self._after:
+            self._what()
+
+
+def test_an_endless_link_waits_for_the_hub_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with HubThread(tmp_path) as hub:
+        port = int(hub.url.rpartition(":")[2])
+        again = HubThread(tmp_path, port=port)
+        # twelve waits are more than the minute after which another link would give up
+        waits = Waits(12, again.__enter__)
+        options = {"random": lambda: 1.0, "clock": waits.clock, "sleep": waits.sleep}
+        link = CoordinatorLink(hub.url, "hosts", HOSTS, endless=True, **options)
+        generation, end = link.generation, link.end()
+        hub.crash()
+    try:
+        assert link.end().position >= end.position
+        assert waits.waits == 12
+        assert waits.seconds > 120
+        # it is the same coordinator still
+        assert link.generation == generation
+    finally:
+        link.close()
+        again.__exit__(None, None, None)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 13
+    assert f"cannot reach the hub at {hub.url}" in messages[0]
+    assert "trying again, 0 s so far" in messages[0]
+    assert messages[-1] == f"the hub at {hub.url} is there again: going on"
+
+
+def test_an_endless_link_gives_up_when_told_to_and_where_there_never_was_a_hub(tmp_path: Path) -> None:
+    with HubThread(tmp_path) as hub:
+        waits = Waits(5, lambda: link.give_up())
+        options = {"random": lambda: 1.0, "clock": waits.clock, "sleep": waits.sleep}
+        link = CoordinatorLink(hub.url, "hosts", HOSTS, endless=True, **options)
+        link.connect()
+        hub.crash()
+    with pytest.raises(Disconnected, match="cannot reach the hub at"):
+        link.end()
+    assert waits.waits == 5
+    with pytest.raises(Disconnected, match="cannot reach the hub at"):
+        CoordinatorLink(hub.url, "hosts", HOSTS, endless=True, **options).connect()
+    assert waits.seconds < 120
+
+
+def test_a_hub_that_stops_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
+    with HubThread(tmp_path) as hub:
+        port = int(hub.url.rpartition(":")[2])
+        again = HubThread(tmp_path, port=port)
+
+        def restart() -> None:
+            hub.crash()
+            again.__enter__()
+
+        waits = Waits(1, restart)
+        link = CoordinatorLink(hub.url, "hosts", HOSTS, endless=True, clock=waits.clock, sleep=waits.sleep)
+        link.connect()
+        # it is on its way down: nothing is acknowledged any more, and connections are still open
+        done = threading.Event()
+        [stream] = hub._hub.streams.values()
+        hub._loop.call_soon_threadsafe(lambda: (stream._give_up(), done.set()))
+        assert done.wait(PATIENCE_S)
+        assert link.end().position > 1
+        assert waits.waits >= 1
+    link.close()
+    again.__exit__(None, None, None)
 
 
 def test_a_link_may_be_used_by_many_threads(hub: HubThread) -> None:
@@ -957,6 +1074,10 @@ def test_an_agent_process_sends_moving_rates(edge: Edge, hub: HubThread, tmp_pat
             "expected exactly one of --counters, --command, --tail, --stdin, got none",
         ),
         (["agent", "--stream", "s", "--stdin", "--counters"], "got --counters, --stdin"),
+        (
+            ["agent", "--stream", "s", "--stdin", "--cost", "-5"],
+            "expected what a message costs relative to 1, from 1e-9 to 1e9, got -5.0",
+        ),
         (["agent", "--stream", "s", "--stdin", "--every", "1s"], "--every goes with --command or --counters"),
         (
             ["agent", "--stream", "s", "--stdin", "--moving-rate", "x"],
@@ -983,6 +1104,7 @@ def test_wrong_commands_are_refused_in_words(
         "import slackwater.edge.agent, slackwater.edge.hub, slackwater.edge.coordinator_link",
         "from slackwater.cli import app; app(['agent', '--help'], standalone_mode=False)",
         "from slackwater.cli import app; app(['hub', '--help'], standalone_mode=False)",
+        "from slackwater.cli import app; app(['deadbands', '--help'], standalone_mode=False)",
         "from slackwater.edge.commands import app; app(['agent', '--help'], standalone_mode=False)",
         "import slackwater.edge.agent_run",
     ],

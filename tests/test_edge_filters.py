@@ -92,6 +92,7 @@ class Workload:
         self.drift = self.rng.choice([0.0, 0.0, 0.3, -2.0], (self.keys, self.columns))
         self.position = self.last_start = 0
         self.rows = self.checks = 0
+        self.offered: set[int] = set()
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -127,6 +128,7 @@ class Workload:
         new[self.rng.random(new.shape) < 0.05] = np.nan
         for key, row in zip(some.tolist(), new, strict=True):
             self.truth[key] = row
+        self.offered |= set(some.tolist())
         reasons = self.reasons(some.tolist())
         if self.rng.random() < 0.5:
             found = some[self.filters.offer(some, new, self.now)].tolist()
@@ -137,13 +139,17 @@ class Workload:
         self.tell(found)
 
     def reasons(self, keys: list[int]) -> set[int]:
-        """The keys that are not in their bounds, at the widths that the agent uses."""
+        """The keys that are not in their bounds, at the widths that the agent uses, or were never told."""
         widths = self.filters.widths(slice(None), self.now)
         return {
             key
             for key in keys
             for thing, value in enumerate(self.truth[key].tolist(), key * self.columns)
-            if math.isfinite(widths[thing]) and not self.mirror.holds(thing, value, widths[thing], self.now)
+            if math.isfinite(widths[thing])
+            and (
+                not self.mirror.holds(thing, value, widths[thing], self.now)
+                or (key in self.offered and thing not in self.mirror.bounds)
+            )
         }
 
     def tell(self, keys: list[int]) -> None:

@@ -248,3 +248,16 @@ def test_a_change_lasts_the_longer_the_less_is_sent():
     lasting = horizons(constraints, curves, uniform(constraints), 10.0)
     assert lasting[0] == lasting[1] == HORIZON_PERIODS * 10
     assert lasting[2] == lasting[3] > 10 * lasting[0]
+
+
+def test_a_change_lasts_as_long_as_all_but_few_widths_have():
+    constraints = constrained([total(range(20), 4.0), total([20, 21], 4.0)], 23)
+    curves = Curves(np.array([[0.0, 2.0]] * 23), np.array([[1.0, 0.5]] * 23))
+    lasted = np.concatenate([np.linspace(1000, 20_000, 20), [50.0, 9e9], [0.0]])
+    lasting = horizons(constraints, curves, uniform(constraints), 10.0, lasted)
+    assert (lasting[:20] == 3000.0).all(), "a tenth of them, two, may be younger"
+    assert (lasting[20:] == HORIZON_PERIODS * 10).all(), (
+        "one of two is not few; what nobody shares has no say"
+    )
+    long = horizons(constraints, curves, uniform(constraints), 10.0, np.full(23, 1e12))
+    assert np.isfinite(long).all()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from slackwater.experiments import precision_data, precision_solver
+from slackwater.experiments import page, precision_data, precision_solver
 from slackwater.experiments.app import reproduce
 from slackwater.experiments.precision_aggregation import CASES, by_formula
 from slackwater.experiments.precision_hosts import MAIN
@@ -33,6 +34,9 @@ QUICK_ONES = {
     "precision-single": ["curves_over_uniform.generated.2", "burden_over_uniform.generated.2"],
     "precision-queries": ["curves_over_uniform.generated.8", "burden_over_uniform.hosts.100"],
     "precision-aggregation": ["adaptive_over_best.case1", "adaptive_over_best.switching"],
+    "precision-latency": ["q5.late.0.4", "q5.fidelity.0.4", "q5.needed", "everything.needed"],
+    "precision-tuning": ["curves_over_fixed.walks.60", "burden_over_fitted.walks", "burden_over_fitted.max"],
+    "precision-leniency": ["means_over_moments.hosts.50.60", "means_over_moments.generated.60"],
     "precision-solver": ["seconds.1000", "curves_over_program.max"],
 }
 
@@ -190,3 +194,15 @@ def test_without_real_data_it_is_generated(tmp_path: Path):
     assert not made.real
     assert made.values.shape == (300, 190)
     assert precision_data.real_packets(300, folder=tmp_path) is None
+
+
+def test_a_page_asks_for_no_figure_that_its_experiments_do_not_give():
+    template, drawn = page.PAGES["precision.md"]
+    text = (Path(page.__file__).parent / template).read_text()
+    asked = {(m[0], m[1]) for m in re.findall(r"\{([a-z-]+):([^}:]+)(?::[^}]+)?\}", text)}
+    assert {name for name, _ in asked} == drawn.keys()
+    results = Path(__file__).resolve().parents[1] / "docs" / "results"
+    for name, figure in sorted(asked):
+        file = results / f"{name}.json"
+        assert file.exists(), name
+        assert figure in json.loads(file.read_text())["figures"], f"{name} has no {figure}"
