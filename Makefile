@@ -50,7 +50,10 @@ reproduce: setup ## Run the papers' experiments again, results into docs/results
 	$(JAVA) $(BIN)/slackwater reproduce precision-single --json docs/results/precision-single.json
 	$(JAVA) $(BIN)/slackwater reproduce precision-queries --json docs/results/precision-queries.json
 	$(JAVA) $(BIN)/slackwater reproduce precision-aggregation --json docs/results/precision-aggregation.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-tuning --json docs/results/precision-tuning.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-leniency --json docs/results/precision-leniency.json
 	$(JAVA) $(BIN)/slackwater reproduce precision-solver --json docs/results/precision-solver.json
+	$(JAVA) $(BIN)/slackwater reproduce precision-latency --json docs/results/precision-latency.json
 	$(JAVA) $(BIN)/slackwater reproduce precision-live --json docs/results/precision-live.json
 
 docs: setup ## Draw the figures of the documentation again from the results
