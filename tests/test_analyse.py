@@ -239,7 +239,7 @@ WRONG = {
     ),
     "extreme of a value since a time": (
         "SELECT min_since(pps * 2, TIMESTAMP '2026-01-01') AS x FROM LATEST(load)",
-        "min_since() takes the extreme of an aggregate over time",
+        "min_since() is of an aggregate over time",
         "min_since",
     ),
     "extreme of a value beside an aggregate": (
@@ -249,7 +249,7 @@ WRONG = {
     ),
     "extreme of a value in WHERE": (
         "SELECT pps FROM LATEST(load) WHERE max_over(pps, '10 seconds') > 3",
-        "max_over() takes the extreme of an aggregate",
+        "max_over() is of an aggregate",
         "max_over",
     ),
     "extreme of a key in HAVING": (

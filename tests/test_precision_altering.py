@@ -14,7 +14,7 @@ PERIOD = 10
 
 def steady(allocation: str, query: str = "plain", width: float = 40, **more: Any) -> World:
     """A world whose widths are in use, some seconds into a period."""
-    world = World(31, allocation=allocation, period=PERIOD, **more)
+    world = World(31, allocation=allocation, period=PERIOD, sums="never", **more)
     for site in world.sites:
         for _ in range(2):
             world.add_key(site)

@@ -13,7 +13,7 @@ from slackwater.runtime.bounds.mirror import AgentSeen, Mirror
 
 def walking(allocation: str, seed: int = 21) -> World:
     """Two sites with keys that wander alike; the messages of the second cost more."""
-    world = World(seed, allocation=allocation, sites=2, follow=True)
+    world = World(seed, allocation=allocation, sites=2, follow=True, sums="never")
     world.sites[1].cost = 30.0
     for site in world.sites:
         for _ in range(3):

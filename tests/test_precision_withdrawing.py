@@ -244,7 +244,7 @@ def test_the_command_says_what_it_did(hub: HubThread) -> None:
 
 def small() -> tuple[World, Any, Any]:
     """A world of two sites with two keys each, and a sum and counts over them."""
-    world = World(41, sites=2, follow=True)
+    world = World(41, sites=2, follow=True, sums="never")
     keys = [world.add_key(site) for site in world.sites for _ in range(2)]
     world.ask("apart", 40)
     world.ask("counted", 40)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import random as randomness
-import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from slackwater.edge.agent_state import AgentState
 from slackwater.edge.clock import never_back, now_micros
 from slackwater.edge.messages import Declared, cost_of, label, name_of
+from slackwater.edge.tls import client_tls
 from slackwater.edge.uplink import Uplink
 from slackwater.errors import SourceError
 
@@ -98,7 +98,7 @@ class Agent:
         if (paid := cost_of(cost)) is None:
             raise SourceError(f"expected what a message costs relative to 1, from 1e-9 to 1e9, got {cost!r}")
         identity = {"stream": stream, "agent": self.name, "token": token}
-        tls = ssl.create_default_context(cafile=ca) if hub.startswith("wss://") else None
+        tls = client_tls(hub, ca)
         self._clock = clock = never_back(clock)
         self._flush_timeout = flush_timeout
         self._changed = threading.Condition()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import random as randomness
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from slackwater.edge.messages import (
     encode,
     nullable,
 )
+from slackwater.edge.tls import client_tls
 from slackwater.edge.uplink import delay
 from slackwater.edge.widths import Grants
 
@@ -98,7 +98,7 @@ class CoordinatorLink:
         self._stream = stream
         self._declared = declared
         self._token = token
-        self._tls = ssl.create_default_context(cafile=ca) if hub.startswith("wss://") else None
+        self._tls = client_tls(hub, ca)
         self._timeout = timeout
         self._patience = patience
         self._endless = endless

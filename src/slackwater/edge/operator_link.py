@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -12,6 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 
 from slackwater.edge.messages import VERSION, Disconnected, Message, Refused, encode
+from slackwater.edge.tls import client_tls
 from slackwater.errors import SourceError
 
 
@@ -24,7 +24,7 @@ class OperatorLink:
         if not hub.startswith(("ws://", "wss://")):
             raise SourceError(f"expected a hub such as ws://host:7400 or wss://host:7400, got {hub!r}")
         self._hub = hub
-        self._tls = ssl.create_default_context(cafile=ca) if hub.startswith("wss://") else None
+        self._tls = client_tls(hub, ca)
         self._timeout = timeout
         self._hello = {"type": "hello", "role": "operator", "version": VERSION, "token": token}
         self._hello |= {"stream": stream}

@@ -70,7 +70,7 @@ def _of_no_aggregate(node: exp.Expr, scope: Scope, written: str) -> LanguageErro
     source = scope.path.source
     nested = source.lower() != scope.stream.lower()
     hint = f"{source} aggregates already: take the extreme there" if nested else f"write {written}"
-    return scope.error(f"{_name(node)}() takes the extreme of an aggregate over time", node, hint=hint)
+    return scope.error(f"{_name(node)}() is of an aggregate over time", node, hint=hint)
 
 
 def _name(node: exp.Expr) -> str:

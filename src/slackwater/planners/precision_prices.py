@@ -67,7 +67,10 @@ def _floor(slopes: Floats) -> float:
 def _begun(constraints: Constraints, lengths: Floats, slopes: Floats) -> Floats:
     """Prices to begin with: what the mean object of a query saves at its even share of the limit."""
     weights = np.maximum(constraints.matrix.sum(axis=1), np.finfo(np.float64).tiny)
-    even = np.minimum(constraints.least_by_object(constraints.usable / weights), lengths.sum(axis=1))
+    with np.errstate(over="ignore"):
+        # a query without weights leaves all the room there is
+        share = constraints.usable / weights
+    even = np.minimum(constraints.least_by_object(share), lengths.sum(axis=1))
     reached = np.cumsum(lengths, axis=1)
     place = np.minimum((reached <= even[:, None]).sum(axis=1), slopes.shape[1] - 1)
     marginal = slopes[np.arange(len(slopes)), place]

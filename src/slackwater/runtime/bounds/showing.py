@@ -54,8 +54,9 @@ def described(
     belief = mirror.belief
     widths = belief.widths(slice(None), now)
     there = sum(not agent.lost for agent in mirror.agents.values())
+    keys = int((belief.here & ~belief.summed).sum())
     lines = [
-        f"agents of {stream}: {there} of {len(mirror.agents)} there, {int(belief.here.sum())} keys, "
+        f"agents of {stream}: {there} of {len(mirror.agents)} there, {keys} keys, "
         f"{rates.up:.3g} updates and {rates.down:.3g} grants a second, "
         f"{mirror.queue.late} of {mirror.queue.rows} rows late",
         f"  {manner}",
