@@ -557,3 +557,25 @@ def test_agents_tell_means_where_a_window_is_all_that_is_asked_for(lab: Any) -> 
     one.say("h2", 1000.0, 0.0)
     found = [a for _ in range(10) for a in one.batch(SECOND)]
     assert any(a.low is not None and a.low > 200 for a in found)
+
+
+def test_a_run_that_begins_on_a_hub_with_a_past_speaks_of_now(lab: Any) -> None:
+    one = lab("CREATE QUERY whole AS SELECT SUM(rx) AS rx FROM LATEST(load) WITH PRECISION 1;")
+    for turn in range(6):
+        one.say("h0", 10.0 * turn, 0.0)
+        one.say("h1", 1.0, 0.0)
+        one.batch()
+    assert len(one.answers) > 3
+    one.session.stop()
+    one.folder = one.folder / "another"
+    one.folder.mkdir()
+    one.answers.clear()
+    began = one.clock()
+    one.session = one._started()
+    for _ in range(3):
+        one.batch()
+    assert one.answers
+    assert min(a.at.timestamp() * 1e6 for a in one.answers) >= began - SECOND
+    last = one.answers[-1]
+    assert last.met
+    assert last.low <= 51.0 <= last.high

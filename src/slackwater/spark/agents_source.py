@@ -48,7 +48,7 @@ class AgentsSource:
         welcome = link.connect()
         self.granted_from = welcome.position
         """What was in the log when this coordinator came: it grants nothing before it has read that."""
-        self._begin = welcome.begin
+        self._begin, self.connected_at = welcome.begin, welcome.time
         self._read: tuple[int, int, list[Entry]] = (0, 0, [])
 
     def give_up(self) -> None:

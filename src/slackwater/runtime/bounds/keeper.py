@@ -65,6 +65,8 @@ class BoundsKeeper:
         """What was kept of items over a sliding time."""
         self._delivered: int | None = None
         """Up to which time all had been delivered by a run that this one goes on from."""
+        self._fresh = state.offsets is None
+        """Whether nothing of the log has been read yet."""
         self.mirror = self._loaded(len(value_columns(stream)))
         self._evaluator = Evaluator([], None)
         self._coordinator = Coordinator(self._adjusting, np.random.default_rng(seed))
@@ -98,6 +100,11 @@ class BoundsKeeper:
         first, end, time = (int(offsets[name]) for name in ("first", "end", "time"))
         for entry in self._source.entries(first, end):
             self.mirror.take(entry)
+        if self._fresh:
+            # what was before a run began it need not speak of
+            for _ in self.mirror.advance(min(time, self._source.connected_at)):
+                changed = True
+            self._fresh = False
         changed |= self._place_keys(ask)
         answers = self._evaluator.advance(self.mirror, time, self._adjusting, work.now())
         if answers:
