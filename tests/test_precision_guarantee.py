@@ -89,7 +89,7 @@ def test_every_answer_holds_the_truth_whatever_happens(seed: int, allocation: st
     settled(world)
 
 
-@pytest.mark.parametrize(("seed", "allocation"), [(2, "burden"), (3, "curves")])
+@pytest.mark.parametrize(("seed", "allocation"), [(1, "burden"), (2, "burden"), (3, "curves")])
 def test_with_a_largest_rate_answers_hold_now(seed: int, allocation: str) -> None:
     world = peopled(seed, allocation=allocation, rate=0.5)
     for name in ("plain", "racks", "ends", "shared"):

@@ -167,11 +167,6 @@ class Choices:
             return None
         return _Tellers(one, slot_keys, group_keys, by_query)
 
-    @property
-    def told_by_query(self) -> int:
-        """How many sets are told by query."""
-        return sum(one.name in self._by_query for one in self._sets)
-
 
 def _sets(structure: Structure, rows: Sequence[tuple[str, int]], mirror: Mirror) -> list[_Set]:
     """The sets in which there is a choice: of several slots that have groups in common."""

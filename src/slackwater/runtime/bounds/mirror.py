@@ -71,8 +71,6 @@ class Mirror:
         """By key: rows since they were last asked for."""
         self.heard: Ints = np.empty(0, np.int64)
         """By key: the time of its last row."""
-        self.watched_at: Ints = np.empty(0, np.int64)
-        """By key: when the curve of a sum that nobody asks for was last told."""
         self.lowest: Ints = np.empty(0, np.int64)
         self.seconds: Floats = np.empty(0)
         self.rates: Floats = np.empty((0, POINTS))
@@ -136,7 +134,7 @@ class Mirror:
         self.owner = np.concatenate([self.owner, np.full(more, -1)])
         self.announced = np.concatenate([self.announced, np.full(more, -1)])
         self.updates = np.concatenate([self.updates, np.zeros(more)])
-        for name in ("heard", "told", "taken", "watched_at"):
+        for name in ("heard", "told", "taken"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more, np.int64)]))
         self.away = np.concatenate([self.away, np.zeros(more, bool)])
         objects = more * self.columns
@@ -187,7 +185,6 @@ class Mirror:
         if event.kind == "beside":
             for key, curves in zip(what["key"], what["curve"], strict=True):
                 self._learn(np.arange(key * self.columns, (key + 1) * self.columns), curves)
-                self.watched_at[key] = event.at
             return np.empty(0, np.int64)
         if event.kind == "sums":
             self.sums_version += 1
@@ -371,9 +368,8 @@ class Mirror:
         prefix = "belief."
         self.belief.load({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
         # snapshots of earlier versions know of no sums
-        none = {"announced": arrays["owner"], "watched_at": np.zeros(self.belief.size, np.int64)}
         for name in _ARRAYS:
-            setattr(self, name, np.array(arrays[name] if name in arrays else none[name]))
+            setattr(self, name, np.array(arrays[name if name in arrays else "owner"]))
         self.names = list(kept["names"])
         named = enumerate(self.names)
         self.sum_keys = {n["sum"]: number for number, n in named if isinstance(n, dict)}
@@ -399,7 +395,6 @@ _ARRAYS = (
     "acked",
     "updates",
     "heard",
-    "watched_at",
     "lowest",
     "seconds",
     "rates",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from slackwater.runtime.bounds.covers import Cover, entries_of
 from slackwater.runtime.bounds.meaning import Means
 from slackwater.runtime.bounds.weighing import Weighed, part_of
 from slackwater.runtime.current.matrix import Matrix, Values
-from slackwater.runtime.expressions import evaluate as expression
+from slackwater.runtime.current.naming import BySpark, named_groups
 
 KEPT_BACK = 1e-6
 """The share of a width that is not given away: what sums of floats may lose is told as part of the answer."""
@@ -366,15 +366,7 @@ class BoundedQuery:
         named = {key.name: c.take(chosen) for key, c in zip(self.step.keys, columns, strict=False)}
         return named | {name: column.take(chosen) for name, column in self.named.items()}
 
-    def name_groups(self, by_spark: Callable[[Step, pa.Table, Sequence[Output]], pa.Table]) -> None:
-        """Make the items that are of the groups alone."""
-        plain = [output for output in self.step.outputs if not output.aggregated]
-        columns = {f"k{i}": c for i, c in enumerate(self.matrix.groups.columns)}
-        if not plain or not columns:
-            return
-        made = {output.name: expression(output.sql, columns) for output in plain}
-        rest = [output for output in plain if made[output.name] is None]
-        if rest:
-            found = by_spark(self.step, pa.table(columns), rest)
-            made |= {output.name: found[f"o{i}"].combine_chunks() for i, output in enumerate(rest)}
-        self.named = {name: column for name, column in made.items() if column is not None}
+    def name_groups(self, by_spark: BySpark) -> None:
+        """Make the items that are of the groups alone, for all groups that there are."""
+        found = named_groups(self.step, self.matrix.groups.columns, by_spark)
+        self.named = self.named if found is None else found

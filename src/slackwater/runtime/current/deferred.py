@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from slackwater.plan.model import Output, Step
 from slackwater.planners.deferring import UnitCosts
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import How
@@ -18,8 +17,8 @@ from slackwater.runtime.current.exact import typed
 from slackwater.runtime.current.item import REPLANNED, DeferredItem
 from slackwater.runtime.current.matrix import Matrix
 from slackwater.runtime.current.moving import begins
+from slackwater.runtime.current.naming import BySpark, named_groups
 from slackwater.runtime.current.tick import Asked, Evaluated, Tick, bound_of
-from slackwater.runtime.expressions import evaluate as expression
 from slackwater.statistics.diffusion import Floats
 from slackwater.statistics.series import LONG_BEFORE, NEVER, Bools, Ints
 
@@ -204,18 +203,10 @@ class DeferredQuery:
         }
         return named | {name: column.take(chosen) for name, column in self.named.items()}
 
-    def name_groups(self, by_spark: Callable[[Step, pa.Table, Sequence[Output]], pa.Table]) -> None:
+    def name_groups(self, by_spark: BySpark) -> None:
         """Make the items that are of the groups alone, for all groups that there are."""
-        plain = [output for output in self.step.outputs if not output.aggregated]
-        columns = {f"k{i}": c for i, c in enumerate(self.matrix.groups.columns)}
-        if not plain or not columns:
-            return
-        made = {output.name: expression(output.sql, columns) for output in plain}
-        rest = [output for output in plain if made[output.name] is None]
-        if rest:
-            found = by_spark(self.step, pa.table(columns), rest)
-            made |= {output.name: found[f"o{i}"].combine_chunks() for i, output in enumerate(rest)}
-        self.named = {name: column for name, column in made.items() if column is not None}
+        found = named_groups(self.step, self.matrix.groups.columns, by_spark)
+        self.named = self.named if found is None else found
 
     def discard(self) -> None:
         self._held = []
