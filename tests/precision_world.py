@@ -11,7 +11,7 @@ import heapq
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +24,7 @@ from slackwater.edge.agent_state import AgentState
 from slackwater.edge.batches import batch_fields
 from slackwater.edge.filters import Filters
 from slackwater.edge.registry import NOBODY, Registry
+from slackwater.edge.terms import Terms, TermsOf, checked_terms
 from slackwater.edge.widths import Grants, width_at
 from slackwater.language.contracts import Precision
 from slackwater.language.dialect import SparkText
@@ -246,7 +247,8 @@ class Link:
         if message["type"] == "keys":
             assert message["first"] == len(record.numbers)
             numbers = hub.registry.number_keys(self.site.name, message["keys"])
-            hub.append("keys", agent=self.site.name, keys=message["keys"], numbers=numbers)
+            terms = checked_terms(message, len(COLUMNS))
+            hub.append("keys", agent=self.site.name, keys=message["keys"], numbers=numbers, **terms)
             self.cover(message["first"], len(record.numbers))
             self.sums()
             return
@@ -388,9 +390,9 @@ class Hub:
 class NotedState(AgentState):
     """An agent's state whose rows are noted as they leave their bounds."""
 
-    def __init__(self, note: Callable[[Any], None], *, follow: bool, limit: int) -> None:
+    def __init__(self, note: Callable[[Any], None], terms: TermsOf, *, follow: bool, limit: int) -> None:
         self._note, self._follow = note, follow
-        super().__init__(outbox_limit=limit)
+        super().__init__(outbox_limit=limit, terms=terms)
 
     def _begin(self) -> None:
         super()._begin()
@@ -466,7 +468,7 @@ class Site:
     def start(self) -> None:
         """A new incarnation, which reads all values first."""
         self._lives += 1
-        self.state = NotedState(self._noted, follow=self.follow, limit=100_000)
+        self.state = NotedState(self._noted, self.world.terms.get, follow=self.follow, limit=100_000)
         self.state.incarnation = f"{self.name}-{self._lives}"
         for key in self.keys:
             self._offer(key)
@@ -640,8 +642,8 @@ class Driver:
         self.mirror = CheckedMirror(
             len(value_columns(self.stream)),
             self.manner.tolerance,
-            padded=self.manner.rate is not None,
-            widening=None if self.manner.rate is None else self.manner.period,
+            rates=self.manner.rates,
+            widening=None if self.manner.rates is None else self.manner.period,
         )
         self.width = 0
         self.first, self.time = 1, 0
@@ -831,6 +833,8 @@ class World:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self.rough = False
+        self.terms: dict[Key, Terms] = {}
+        """What agents say of single keys when they tell of them."""
         self.said: list[Said] = []
         self.granted: list[tuple[int, Grants]] = []
         self.watched: dict[Key, Watched] = {}
@@ -909,6 +913,13 @@ class World:
         self._step_later(key)
         return key
 
+    def rate_of(self, key: Key, column: int) -> float:
+        """The most that a value changes in a second."""
+        assert self.rate is not None
+        own = self.terms[key].max_rate if key in self.terms else None
+        own = own.get(COLUMNS[column]) if isinstance(own, Mapping) else own
+        return self.rate if own is None else own
+
     def _step_later(self, key: Key) -> None:
         self.at(self.now + int(self.rng.exponential(0.5) * SECOND) + 1, lambda: self._step(key))
 
@@ -924,7 +935,7 @@ class World:
                 values[column] = NAN if not math.isnan(value) else levels[column]
             elif not math.isnan(value):
                 if self.rate is not None:
-                    step = self.rng.uniform(-1, 1) * self.rate * seconds
+                    step = self.rng.uniform(-1, 1) * self.rate_of(key, column) * seconds
                 elif trend[column]:
                     step = trend[column] * scale[column] * seconds + self.rng.normal(0, 0.05) * scale[column]
                 else:

@@ -28,6 +28,7 @@ from slackwater.edge.messages import Declared, Disconnected, Fenced, Refused
 from slackwater.edge.outbox import BATCHES_UNDER_WAY, Outbox
 from slackwater.edge.readings import LineReader, counter_readings, tail_lines
 from slackwater.edge.rows import Rows
+from slackwater.edge.terms import Terms
 from slackwater.edge.widths import Grants
 from slackwater.errors import SourceError
 from waiting import wait_for
@@ -670,6 +671,28 @@ def test_what_a_message_costs_is_in_the_log(hub: HubThread) -> None:
             assert "cost" not in all_entries(link, "joined")[1]
 
 
+def test_terms_of_keys_are_in_the_log(hub: HubThread) -> None:
+    terms = {"b": Terms(cost=5.0), "c": Terms(max_rate=2.0)}
+    with link_to(hub.url) as link, new_agent(hub.url, terms=terms) as agent:
+        for key in ("a", "b", "c"):
+            agent.update(key, 1.0)
+        wait(lambda: sum(len(e["keys"]) for e in all_entries(link, "keys")) == 3)
+        told = {
+            entry["keys"][place][0]: rest
+            for entry in all_entries(link, "keys")
+            for place, *rest in entry.get("terms", [])
+        }
+        assert told == {"b": [5.0, None], "c": [1.0, [2.0]]}
+
+
+def test_terms_that_do_not_fit_the_stream_are_trouble_that_is_told(hub: HubThread) -> None:
+    with link_to(hub.url):
+        agent = new_agent(hub.url, terms=lambda key: Terms(max_rate={"up": 1})).start()
+        agent.update("a", 1.0)
+        wait(lambda: "terms of key 'a': max_rate: there is no value column 'up'" in agent.trouble)
+        agent.stop(0.0)
+
+
 def test_tls_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
     import ssl
 
@@ -1078,6 +1101,7 @@ def test_an_agent_process_sends_moving_rates(edge: Edge, hub: HubThread, tmp_pat
             ["agent", "--stream", "s", "--stdin", "--cost", "-5"],
             "expected what a message costs relative to 1, from 1e-9 to 1e9, got -5.0",
         ),
+        (["agent", "--stream", "s", "--stdin", "--terms", "none"], "--terms: cannot read none"),
         (["agent", "--stream", "s", "--stdin", "--every", "1s"], "--every goes with --command or --counters"),
         (
             ["agent", "--stream", "s", "--stdin", "--moving-rate", "x"],

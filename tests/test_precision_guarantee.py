@@ -598,7 +598,7 @@ def test_intervals_hold_all_that_the_bounds_allow_and_no_more(name: str, gone: f
     for _ in range(4):
         belief = random_belief(rng, names, gone, scale)
         query.weigh(belief)
-        low, high = belief.bounds(slice(None), BEGIN, None)
+        low, high = belief.bounds(slice(None), BEGIN)
         groups = query.matrix.groups.columns[0].to_pylist() if asked.grouped else [None]
         for place, item in enumerate(query.outputs()):
             found = query.intervals(place, np.arange(query.matrix.size), low, high)
@@ -660,7 +660,7 @@ def test_who_has_no_value_and_no_bound_may_have_come_back() -> None:
     query.weigh(belief)
 
     def ends() -> tuple[float, float]:
-        found = query.intervals(0, np.array([0]), *belief.bounds(slice(None), BEGIN, None))
+        found = query.intervals(0, np.array([0]), *belief.bounds(slice(None), BEGIN))
         return float(found.low[0]), float(found.high[0])
 
     assert all(map(math.isfinite, ends()))
@@ -739,9 +739,9 @@ def test_padding_keeps_what_shrinks_and_moves_as_it_was() -> None:
     belief.row(0, np.array([0.0]), np.array([0.0]), np.array([2.0]), BEGIN)
     belief.width[0], belief.start[0], belief.shrink[0], belief.period[0] = 8.0, BEGIN, 0.5, 4 * SECOND
     boundary = (BEGIN // (4 * SECOND) + 1) * 4 * SECOND
-    low, high = belief.bounds(np.array([0]), boundary, 0.0, SECOND)
-    before = belief.bounds(np.array([0]), boundary - 1, 0.0)
-    after = belief.bounds(np.array([0]), boundary, 0.0)
+    low, high = belief.bounds(np.array([0]), boundary, SECOND)
+    before = belief.bounds(np.array([0]), boundary - 1)
+    after = belief.bounds(np.array([0]), boundary)
     assert low[0] <= min(before[0][0], after[0][0])
     assert high[0] >= max(before[1][0], after[1][0])
 
@@ -751,7 +751,7 @@ def test_with_a_largest_rate_an_answer_is_as_wide_as_bounds_were_a_moment_ago() 
         DECLARED + "CREATE QUERY q AS SELECT SUM(a) AS s FROM LATEST(net) WITH PRECISION 100", Functions()
     )
     names: list[Key] = [("h0", "r", 1)]
-    mirror = Mirror(2, SECOND, padded=True)
+    mirror = Mirror(2, SECOND, rates=(0.1, 0.1))
     mirror.take(life(1, "joined", "x", T[0], keys=0))
     mirror.take({**keys(2, "x", T[0], [0]), "keys": [list(names[0])]})
     mirror.take(grant(3, T[1], 8.0, shrink=0.5))
@@ -761,7 +761,7 @@ def test_with_a_largest_rate_an_answer_is_as_wide_as_bounds_were_a_moment_ago() 
     query = made_query(catalog, "q", names)
     evaluator = Evaluator([query], None)
     evaluator.weigh(mirror.belief)
-    manner = Adjusting(tolerance=SECOND, rate=0.1)
+    manner = Adjusting(tolerance=SECOND, rates=(0.1, 0.1))
     boundary = (T[3] // PERIOD + 1) * PERIOD
     (said,) = evaluator.advance(mirror, boundary, manner, NOW)
     assert believed(mirror.belief, boundary) == 4.0
@@ -780,7 +780,7 @@ def test_keys_that_a_filter_leaves_out_are_no_zeros() -> None:
         belief.row(number, np.full(2, -5.0), np.full(2, -5.0), np.zeros(2), BEGIN)
     belief.width[:] = 2.0
     query.weigh(belief)
-    found = query.intervals(0, np.array([0]), *belief.bounds(slice(None), BEGIN, None))
+    found = query.intervals(0, np.array([0]), *belief.bounds(slice(None), BEGIN))
     assert (found.low[0], found.high[0]) == (pytest.approx(-6.0), pytest.approx(-4.0))
 
 
@@ -799,7 +799,7 @@ def test_the_width_of_many_large_numbers_is_still_known() -> None:
     belief.value[:] = belief.centre[:] = rng.uniform(0, 1e6, 2 * count)
     belief.width[:] = query.granted_width(query.contract.width) / count * (1 - 1e-12)
     query.weigh(belief)
-    found = query.intervals(0, np.array([0]), *belief.bounds(slice(None), BEGIN, None))
+    found = query.intervals(0, np.array([0]), *belief.bounds(slice(None), BEGIN))
     assert found.high[0] - found.low[0] <= 1000
     assert found.low[0] <= math.fsum(belief.value[::2]) <= found.high[0]
 

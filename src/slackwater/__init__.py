@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from slackwater.edge.agent import Agent
+    from slackwater.edge.terms import Terms
     from slackwater.errors import SlackwaterError
     from slackwater.language.aggregates import UserAggregate
     from slackwater.language.contracts import Drift, Error, Exact, Precision, Subset
@@ -30,11 +31,13 @@ __all__ = [
     "Settings",
     "SlackwaterError",
     "Subset",
+    "Terms",
     "UserAggregate",
 ]
 
 _HOMES = {
     "slackwater.edge.agent": ("Agent",),
+    "slackwater.edge.terms": ("Terms",),
     "slackwater.errors": ("SlackwaterError",),
     "slackwater.language.aggregates": ("UserAggregate",),
     "slackwater.language.contracts": ("Drift", "Error", "Exact", "Precision", "Subset"),

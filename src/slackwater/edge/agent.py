@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import random as randomness
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +15,7 @@ import numpy as np
 from slackwater.edge.agent_state import AgentState
 from slackwater.edge.clock import never_back, now_micros
 from slackwater.edge.messages import Declared, cost_of, label, name_of
+from slackwater.edge.terms import COST, Terms, TermsOf, terms_of
 from slackwater.edge.tls import client_tls
 from slackwater.edge.uplink import Uplink
 from slackwater.errors import SourceError
@@ -57,7 +58,9 @@ class Agent:
     ``name`` tells agents of a stream apart and outlives restarts: the host's name by default, so two agents
     of one stream on one host need names. ``clock`` gives microseconds since the epoch; if it is set back, the
     agent's time stands until it is there again. ``cost`` is what one of its messages costs, relative to 1:
-    the dearer they are, the wider its bounds. All methods may be called from any thread.
+    the dearer they are, the wider its bounds. ``terms`` says of single keys what their messages cost, times
+    that, and how fast their values can change; it is asked when a key is first told to the hub. All methods
+    may be called from any thread.
 
     >>> agent = Agent("hosts", hub="ws://127.0.0.1:7400", name="rack-1")
     >>> since = agent.update("web-1", 0.75)
@@ -84,6 +87,7 @@ class Agent:
         outbox_limit: int = OUTBOX_LIMIT,
         flush_timeout: float = 5.0,
         cost: float = 1.0,
+        terms: Mapping[Any, Terms] | TermsOf | None = None,
     ) -> None:
         self.stream = stream
         self.name = platform.node() if name is None else name
@@ -96,13 +100,13 @@ class Agent:
         if not hub.startswith(("ws://", "wss://")):
             raise SourceError(f"expected a hub such as ws://host:7400 or wss://host:7400, got {hub!r}")
         if (paid := cost_of(cost)) is None:
-            raise SourceError(f"expected what a message costs relative to 1, from 1e-9 to 1e9, got {cost!r}")
+            raise SourceError(f"expected {COST}, got {cost!r}")
         identity = {"stream": stream, "agent": self.name, "token": token}
         tls = client_tls(hub, ca)
         self._clock = clock = never_back(clock)
         self._flush_timeout = flush_timeout
         self._changed = threading.Condition()
-        self._state = AgentState(outbox_limit=outbox_limit)
+        self._state = AgentState(outbox_limit=outbox_limit, terms=terms_of(terms))
         self._uplink = Uplink(
             self._state,
             self._changed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from slackwater.edge.clock import now_micros
 from slackwater.edge.measures import SECOND, MovingRate
 from slackwater.edge.messages import Declared
 from slackwater.edge.readings import LineReader, Pump, Reading, command_lines, counter_readings, tail_lines
+from slackwater.edge.terms import Terms
 from slackwater.errors import SourceError
 
 LOOK_S = 0.2
@@ -50,13 +51,14 @@ def run_agent(
     stopped: threading.Event,
     clock: Callable[[], int] = now_micros,
     cost: float = 1.0,
+    terms: Mapping[Any, Terms] | None = None,
 ) -> bool:
     """Run until the source ends or ``stopped`` is set; whether the hub has all that left its bounds."""
     if choice.moving_rate is not None and choice.moving_rate % 1:
         raise SourceError(f"--moving-rate: expected whole seconds, got {choice.moving_rate}s")
     # the file is opened now: what is appended while the hub is awaited counts
     tailed = None if choice.tail is None else Pump(lambda: _tail(choice, stopped))
-    agent = Agent(stream, hub=hub, token=token, name=name, ca=ca, clock=clock, cost=cost).start()
+    agent = Agent(stream, hub=hub, token=token, name=name, ca=ca, clock=clock, cost=cost, terms=terms).start()
     try:
         declared = _declared(agent, stopped)
         if declared is None:

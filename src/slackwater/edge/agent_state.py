@@ -26,6 +26,7 @@ from slackwater.edge.messages import Declared, Key, Message
 from slackwater.edge.outbox import ROWS_PER_BATCH, Outbox
 from slackwater.edge.shapes import drop, hold, key_of, row_of, rows_of
 from slackwater.edge.sums import Sums
+from slackwater.edge.terms import TermsOf, told_terms
 from slackwater.edge.widths import Floats, Ints
 
 REVIEWS_AT_ONCE = 60
@@ -39,9 +40,10 @@ logger = logging.getLogger(__name__)
 class AgentState:
     """The state of one agent of one stream."""
 
-    def __init__(self, *, outbox_limit: int) -> None:
+    def __init__(self, *, outbox_limit: int, terms: TermsOf | None = None) -> None:
         self.declared: Declared | None = None
         self.outbox_limit = outbox_limit
+        self._terms = terms
         self.offered = 0
         """Values that came in."""
         self.passed = 0
@@ -296,6 +298,8 @@ class AgentState:
             return None
         if self._announced < len(self._keys):
             message = self._keys.message(self._announced)
+            if self._terms is not None:
+                message |= told_terms(message["keys"], self.declared, self._terms)
             self._announced += len(message["keys"])
             return message
         batch = self.outbox.next_batch(now)

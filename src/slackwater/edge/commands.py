@@ -112,6 +112,13 @@ def agent(
     cost: Annotated[
         float, typer.Option(help="What a message of this agent costs: the dearer, the wider its bounds.")
     ] = 1.0,
+    terms: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON lines on single keys: what their messages cost, and how fast their values can change, "
+            'such as {"key": "web-1", "cost": 5, "max_rate": 2.5}.'
+        ),
+    ] = None,
 ) -> None:
     """Send what leaves its bounds: an agent beside the data.
 
@@ -120,6 +127,7 @@ def agent(
     """
     with plain_errors():
         from slackwater.edge.agent_run import Choice, run_agent
+        from slackwater.edge.terms import read_terms
 
         chosen = {"--counters": counters, "--command": command, "--tail": tail, "--stdin": stdin}
         given = [option for option, value in chosen.items() if value]
@@ -144,7 +152,15 @@ def agent(
         _log_to_stderr()
         token = token_from(token_file)
         complete = run_agent(
-            choice, stream=stream, hub=hub, name=name, token=token, ca=ca, cost=cost, stopped=stopped
+            choice,
+            stream=stream,
+            hub=hub,
+            name=name,
+            token=token,
+            ca=ca,
+            cost=cost,
+            terms=None if terms is None else read_terms(terms),
+            stopped=stopped,
         )
     if not complete:
         raise typer.Exit(1)

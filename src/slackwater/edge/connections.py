@@ -27,9 +27,9 @@ from slackwater.edge.messages import (
     whole,
 )
 from slackwater.edge.streams import Stream
+from slackwater.edge.terms import COST, checked_terms
 
 PING_S = 10.0
-COST = "what a message costs relative to 1, from 1e-9 to 1e9"
 
 
 class AgentConnection:
@@ -176,7 +176,8 @@ class AgentConnection:
         if first != known:
             raise bad("keys.first", f"{known}, the number of keys announced so far", first)
         numbers = registry.number_keys(self.agent, keys)
-        self.stream.append("keys", agent=self.agent, keys=keys, numbers=numbers)
+        terms = checked_terms(message, len(registry.declared.columns))
+        self.stream.append("keys", agent=self.agent, keys=keys, numbers=numbers, **terms)
         self._cover(known, known + len(keys))
 
     def _take_batch(self, message: Message) -> None:

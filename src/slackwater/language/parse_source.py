@@ -26,6 +26,7 @@ _CLAUSES = (
 _FIRST_WORDS = frozenset(clause.split()[0] for clause in _CLAUSES)
 PAYLOADS = ("json", "csv", "xml", "text")
 Options = tuple[tuple[str, str], ...]
+Rates = tuple[tuple[str, float], ...]
 
 
 def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
@@ -37,7 +38,9 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
     payload_options: Options = ()
     key: tuple[str, ...] = ()
     time: tuple[str, str | None] | None = None
-    lateness, tolerance, max_rate, idle, tick, interrupted = 0, None, None, None, None, None
+    lateness, tolerance, idle, tick, interrupted = 0, None, None, None, None
+    max_rate: float | None = None
+    max_rates: Rates = ()
     seen: set[str] = set()
     while not cursor.done:
         at = cursor.position()
@@ -63,11 +66,7 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
         elif clause == "TOLERANCE":
             tolerance = cursor.duration("the latency tolerance")
         elif clause == "MAX RATE":
-            max_rate = cursor.number("the largest change")
-            if max_rate < 0:
-                raise cursor.error(f"MAX RATE is a largest change and at least 0, got {max_rate:g}", at=at)
-            cursor.expect("PER", "after the rate, then a unit of time")
-            max_rate = max_rate * 1e6 / _unit(cursor)
+            max_rate, max_rates = _max_rates(cursor, columns, at)
         elif clause == "IDLE":
             idle = cursor.duration("how long a stream may be silent")
         elif clause == "TICK":
@@ -81,8 +80,28 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
         )
     return CreateStream(
         sql, source, name, columns, format_, options, payload, payload_options, key, time[0], time[1],
-        lateness, tolerance, max_rate, idle, tick, interrupted,
+        lateness, tolerance, max_rate, idle, tick, interrupted, max_rates,
     )  # fmt: skip
+
+
+def _max_rates(cursor: Cursor, columns: tuple[Column, ...], at: Position) -> tuple[float | None, Rates]:
+    """What follows MAX RATE: the largest change in a second of all values, and those OF single columns."""
+    found: dict[str, float] = {}
+    while True:
+        rate = cursor.number("the largest change")
+        if rate < 0:
+            raise cursor.error(f"MAX RATE is a largest change and at least 0, got {rate:g}", at=at)
+        cursor.expect("PER", "after the rate, then a unit of time")
+        rate = rate * 1e6 / _unit(cursor)
+        column, here = "", cursor.position()
+        if cursor.accept("OF"):
+            here = cursor.position()
+            column = _declared(cursor, columns)
+        if column in found:
+            raise cursor.error(f"MAX RATE is given twice for {column or 'all columns'}", at=here)
+        found[column] = rate
+        if not cursor.accept(","):
+            return found.pop("", None), tuple(found.items())
 
 
 def _above_nothing(cursor: Cursor, what: str, at: Position) -> int:

@@ -63,6 +63,8 @@ class CreateStream(Statement):
     """Microseconds between the times at which current values are looked at; None: the default."""
     interrupted: int | None = None
     """Microseconds after which a silent key counts as interrupted; None: learnt from its rate."""
+    max_rates: tuple[tuple[str, float], ...] = ()
+    """Largest changes of the values of single columns, which go before the one of all."""
 
 
 @dataclass(frozen=True)

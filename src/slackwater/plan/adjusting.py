@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from slackwater.errors import SourceError
 from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
+from slackwater.plan.bounded import value_columns
 
 TOLERANCE = 1_000_000
 """Latency tolerance in microseconds where a stream does not say."""
@@ -29,8 +30,8 @@ class Adjusting:
     shrink: float | None = None
     """Of `burden`: the share of a width that goes in a period; None: fitted to the number of objects."""
     tolerance: int = TOLERANCE
-    rate: float | None = None
-    """The most that a value changes in a second, if that is known."""
+    rates: tuple[float, ...] | None = None
+    """By value column: the most that its values change in a second, if that is known."""
     tuned_period: bool = False
     """Whether the period is fitted to the data; it begins as it is here."""
     tuned_shrink: bool = False
@@ -40,8 +41,14 @@ class Adjusting:
 
     @property
     def padding(self) -> float:
-        """By how much each bound is widened so that answers speak of now: the paper's φ."""
-        return 0.0 if self.rate is None else 2 * self.rate * self.tolerance / 1e6
+        """By how much a bound is widened so that answers speak of now, for each unit that its values change
+        in a second at most: with R that is the paper's φ."""
+        return 0.0 if self.rates is None else 2 * self.tolerance / 1e6
+
+    @property
+    def lag(self) -> int:
+        """How much of the last time may be missing: where bounds are padded, nothing is waited for."""
+        return 0 if self.rates is None else self.tolerance
 
 
 def adjusting(stream: CreateStream) -> Adjusting:
@@ -61,11 +68,27 @@ def adjusting(stream: CreateStream) -> Adjusting:
         PERIOD if tuned["period"] else _period(stream, options),
         None if tuned["shrink"] else _shrink(stream, options),
         TOLERANCE if stream.tolerance is None else stream.tolerance,
-        stream.max_rate,
+        _rates(stream),
         tuned["period"],
         tuned["shrink"],
         _sums(stream, options),
     )
+
+
+def _rates(stream: CreateStream) -> tuple[float, ...] | None:
+    """By value column, the largest change in a second."""
+    if stream.max_rate is None and not stream.max_rates:
+        return None
+    columns, own = value_columns(stream), dict(stream.max_rates)
+    if other := [name for name in own if name not in columns]:
+        raise _wrong(stream, f"MAX RATE … OF {other[0]}: agents send {', '.join(columns)}")
+    found = {name: own.get(name, stream.max_rate) for name in columns}
+    if none := [name for name, rate in found.items() if rate is None]:
+        raise _wrong(
+            stream,
+            f"MAX RATE says nothing of {none[0]}: add one OF {none[0]}, or one without OF for the rest",
+        )
+    return tuple(rate for rate in found.values() if rate is not None)
 
 
 def _sums(stream: CreateStream, options: Mapping[str, str]) -> str:

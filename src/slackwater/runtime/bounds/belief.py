@@ -7,7 +7,7 @@ says that it has narrowed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,13 +34,13 @@ _FILLS: dict[str, tuple[float, type[np.generic]]] = {
     "asked_period": (1_000_000, np.int64),
     "asked": (0, np.int64),
     "newest": (0, np.int64),
+    "max_rate": (np.nan, np.float64),
 }
-
+"""What is kept by object, what it is before anything is known, and its type."""
 
 _BY_KEY: dict[str, tuple[float, type[np.generic]]] = {
     "known": (False, np.bool_),
     "unsure": (0, np.int64),
-    "parts": (1.0, np.float64),
     "summed": (False, np.bool_),
     "withdrawn": (0, np.int64),
 }
@@ -76,9 +76,16 @@ class Belief:
     """Position of a grant that narrows and that its agent has not acknowledged yet; 0: there is none."""
     newest: Ints
     """Position of the last grant; its law is what was asked."""
+    max_rate: Floats
+    """The most that a value changes in a second, as its agent has said; NaN: it has not."""
 
-    def __init__(self, columns: int, widening: int | None = None) -> None:
+    def __init__(
+        self, columns: int, widening: int | None = None, rates: Sequence[float] | None = None
+    ) -> None:
         self.columns = columns
+        self._rates = None if rates is None else np.array(rates, np.float64)
+        """By column: the most that a value changes in a second where its agent does not say; None: any."""
+        self._paces: Floats | None = None
         self._widening = widening
         """How often bounds are looked at that widen while nobody vouches for them; None: they do not."""
         self.size = 0
@@ -90,8 +97,6 @@ class Belief:
         """By key: since when nobody vouches for its bounds; 0: its agent does."""
         self.live: dict[int, LiveSum] = {}
         """The sums that have told what they are, by key: their members."""
-        self.parts: Floats = np.empty(0)
-        """By key: of how many it is the sum; 1: of itself alone."""
         self.summed: Bools = np.empty(0, bool)
         """By key: whether it is a sum, and no key of the stream."""
         self.withdrawn: Ints = np.empty(0, np.int64)
@@ -109,6 +114,7 @@ class Belief:
         if more <= 0:
             return
         self.size = size
+        self._paces = None
         for name, (fill, kind) in _FILLS.items():
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.full(more * self.columns, fill, kind)]))
@@ -135,7 +141,7 @@ class Belief:
         """A sum tells from now on what its members are together; their own rows are not needed for it."""
         if key not in self.live:
             self.live[key] = told
-            self.parts[key] = len(told.members)
+            self._paces = None
             self.known[told.members] = True
             self.flipped = True
 
@@ -159,6 +165,36 @@ class Belief:
                 self.flipped |= bool((np.isnan(now) != np.isnan(self.value[objects])).any())
                 self.value[objects] = now
         return np.arange(key * self.columns, (key + 1) * self.columns)
+
+    def change_at_most(self, keys: Ints, rates: Floats) -> None:
+        """An agent has said how fast the values of keys can change, by key and column; NaN: it has not."""
+        objects = self.objects(keys)
+        if not np.array_equal(self.max_rate[objects], rates, equal_nan=True):
+            self.max_rate[objects] = rates
+            self._paces = None
+            self.flipped = True
+
+    def paces(self, more: Mapping[int, LiveSum] | None = None) -> Floats:
+        """By object: the most that its value changes in a second; infinite where that is not known.
+
+        Of a sum, what its members change together; so of sums that are still to tell, the ``more``.
+        """
+        if self._paces is None:
+            self._paces = np.full(self.size * self.columns, np.inf)
+            if self._rates is not None:
+                usual = np.tile(self._rates, self.size)
+                self._paces = np.where(np.isnan(self.max_rate), usual, self.max_rate)
+                self._add_up(self._paces, self.live)
+        if not more or self._rates is None:
+            return self._paces
+        found = self._paces.copy()
+        self._add_up(found, {key: told for key, told in more.items() if key not in self.live})
+        return found
+
+    def _add_up(self, paces: Floats, sums: Mapping[int, LiveSum]) -> None:
+        by_key = paces.reshape(self.size, self.columns)
+        for key, told in sums.items():
+            by_key[key] = by_key[told.members].sum(axis=0)
 
     def withdraw(self, keys: Ints, position: int) -> None:
         """Keys are there no more, from a position of the log on; 0: they are there again."""
@@ -218,16 +254,13 @@ class Belief:
         """What objects have at a time where their agents use the newest grants."""
         return width_at(self.asked_width, self.asked_start, self.asked_shrink, self.asked_period, now)
 
-    def bounds(
-        self, objects: Ints | slice, now: int, rate: float | None, lag: int = 0
-    ) -> tuple[Floats, Floats]:
+    def bounds(self, objects: Ints | slice, now: int, lag: int = 0) -> tuple[Floats, Floats]:
         """Both ends of the bounds at a time; infinite where nobody vouches for them.
 
-        ``rate`` is the most that a value changes in a second, if that is known: then how long an agent has
-        been away bounds how far its values can have gone. With a ``lag``, rows of that last time may be
-        missing: bounds are those before it, or as they were placed since, and what values can have moved
-        by then is left to whoever pads them. What has no value has a bound about 0; what has one that it
-        never told has none.
+        Where it is known how fast values change, how long an agent has been away bounds how far they can have
+        gone. With a ``lag``, rows of that last time may be missing: bounds are those before it, or as they
+        were placed since, and what values can have moved by then is left to whoever pads them. What has no
+        value has a bound about 0; what has one that it never told has none.
         """
         since = self.since[objects]
         then: Any = np.maximum(since, now - lag) if lag else now
@@ -240,9 +273,8 @@ class Belief:
         unsure = self.unsure[objects // self.columns]
         away = unsure > 0
         if away.any():
-            gone = np.full(len(half), np.inf)
-            if rate is not None:
-                gone = rate * self.parts[objects // self.columns] * np.maximum(now - unsure, 0) / 1e6
+            known = self._rates is not None
+            gone = self.paces()[objects] * np.maximum(now - unsure, 0) / 1e6 if known else np.inf
             half = np.where(away, half + gone, half)
         return centre - half, centre + half
 
@@ -272,10 +304,9 @@ class Belief:
         return {name: getattr(self, name) for name in (*_FILLS, *_BY_KEY)}
 
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        self.size = len(arrays["known"])
-        for name in _FILLS:
-            setattr(self, name, np.array(arrays[name]))
-        for name, (fill, kind) in _BY_KEY.items():
-            # snapshots of earlier versions know of less
-            setattr(self, name, np.array(arrays.get(name, np.full(self.size, fill, kind)), kind))
+        self.size, self._paces = len(arrays["known"]), None
+        for by, size in ((_FILLS, self.size * self.columns), (_BY_KEY, self.size)):
+            for name, (fill, kind) in by.items():
+                # snapshots of earlier versions know of less
+                setattr(self, name, np.array(arrays.get(name, np.full(size, fill, kind)), kind))
         self.look_anew()

@@ -36,14 +36,15 @@ def constrained(
 ) -> Constrained:
     """The constraints of queries; ``everything``: some other query needs every row of every key.
 
-    ``promised`` is how wide answers of a query may be, ``padding`` by how much the bound of a key is widened.
+    ``promised`` is how wide answers of a query may be, ``padding`` by how much a bound is widened for each
+    unit that its value changes in a second at most.
     """
     size = belief.size * belief.columns
     ceiling = np.full(size, 0.0 if everything else np.inf)
     ceiling[np.repeat(belief.summed, belief.columns)] = np.inf
     rows, columns, weights, limits = [], [], [], []
     count, changing = 0, False
-    padded_by = padding * np.repeat(belief.parts, belief.columns)
+    padded_by = padding * belief.paces(summed.intended) if padding else np.zeros(size)
     held = np.repeat(summed.held & ~summed.standing, belief.columns)
     for query in queries:
         covers, other = _covers(query, summed.intended)

@@ -314,8 +314,7 @@ class Coordinator:
         self._begins = max(now, ahead)
         # what will have gone by then, by the laws that are believed; where bounds are padded, what goes at
         # that very time still counts for a while
-        lag = 0 if manner.rate is None else manner.tolerance
-        then = mirror.belief.widths(slice(None), self._begins - lag)
+        then = mirror.belief.widths(slice(None), self._begins - manner.lag)
         shrink = 1 - np.divide(then, widths, out=np.ones(len(then)), where=(widths > 0) & np.isfinite(widths))
         shrink = np.clip(shrink, 0.0, 1.0)
         elapsed = max((now - self._counted_from) / 1e6, 1e-3)

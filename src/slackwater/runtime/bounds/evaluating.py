@@ -134,13 +134,13 @@ class Evaluator:
         self._fresh.clear()
 
     def _refresh(self, mirror: Mirror, at: int, adjusting: Adjusting) -> None:
-        low, high = mirror.belief.bounds(slice(None), at, adjusting.rate, _lag(adjusting))
-        pad = np.repeat(mirror.belief.parts, mirror.columns) * adjusting.padding / 2
+        low, high = mirror.belief.bounds(slice(None), at, adjusting.lag)
+        pad = _pad(mirror.belief, slice(None), adjusting)
         self._low, self._high = low - pad, high + pad
 
     def _update(self, mirror: Mirror, objects: Ints, at: int, adjusting: Adjusting) -> None:
-        low, high = mirror.belief.bounds(objects, at, adjusting.rate, _lag(adjusting))
-        pad = mirror.belief.parts[objects // mirror.columns] * adjusting.padding / 2
+        low, high = mirror.belief.bounds(objects, at, adjusting.lag)
+        pad = _pad(mirror.belief, objects, adjusting)
         self._low[objects], self._high[objects] = low - pad, high + pad
 
     def _rows(self, query: BoundedQuery, touched: Ints) -> Ints:
@@ -209,6 +209,6 @@ class Evaluator:
         )
 
 
-def _lag(adjusting: Adjusting) -> int:
-    """How much of the last time may be missing: where bounds are padded, nothing is waited for."""
-    return 0 if adjusting.rate is None else adjusting.tolerance
+def _pad(belief: Belief, objects: Ints | slice, adjusting: Adjusting) -> Floats | float:
+    """By how much the bounds of objects are widened on either side."""
+    return adjusting.padding / 2 * belief.paces()[objects] if adjusting.padding else 0.0

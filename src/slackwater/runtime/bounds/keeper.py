@@ -247,9 +247,8 @@ class BoundsKeeper:
 
     def _loaded(self, columns: int) -> Mirror:
         manner = self._adjusting
-        padded = manner.rate is not None
-        widening = manner.period if padded else None
-        mirror = Mirror(columns, manner.tolerance, padded=padded, widening=widening)
+        widening = None if manner.rates is None else manner.period
+        mirror = Mirror(columns, manner.tolerance, rates=manner.rates, widening=widening)
         offsets = self._state.offsets
         if not self._files or offsets is None:
             return mirror

@@ -31,23 +31,30 @@ class AgentSeen:
     lost: int = 0
     """Since when; 0: it is there."""
     cost: float = 1.0
-    """What one of its messages costs, relative to those of others."""
+    """What one of its messages costs, relative to those of others, times what its key says."""
 
 
 class Mirror:
     """All that is known of one stream whose values agents send."""
 
     def __init__(
-        self, columns: int, tolerance: int, *, padded: bool = False, widening: int | None = None
+        self,
+        columns: int,
+        tolerance: int,
+        *,
+        rates: Sequence[float] | None = None,
+        widening: int | None = None,
     ) -> None:
+        """``rates``, by column, are the most that values change in a second; without, rows are waited for."""
         self.columns = columns
         self._widening = widening
+        self._rates = rates
         self._tolerance = tolerance
-        self._hold = 0 if padded else tolerance
+        self._hold = tolerance if rates is None else 0
         self._begin()
 
     def _begin(self) -> None:
-        self.belief = Belief(self.columns, self._widening)
+        self.belief = Belief(self.columns, self._widening, self._rates)
         self.queue = Queue(self._tolerance, self._hold)
         self._declared: dict[str, Any] = {}
         self.owner: Ints = np.empty(0, np.int64)
@@ -82,6 +89,8 @@ class Mirror:
         """By key: since which position another process has it, which knew nothing of its bounds."""
         self.acked: Ints = np.empty(0, np.int64)
         """By object: the position of the last word of its agent that it uses a grant."""
+        self.cost: Floats = np.empty(0)
+        """By key: what its messages cost, relative to those of its agent's other keys."""
         self._early: dict[int, int] = {}
         """Words on grants whose own start is still to come, and their positions."""
         self._granted_to = 0
@@ -125,6 +134,14 @@ class Mirror:
         for number in entry["numbers"]:
             self.belief.summed[number] = isinstance(self.names[number], dict)
             self.announced[number] = agent.place
+        # what another process said of them does not count any more
+        costs, rates = np.ones(len(entry["numbers"])), np.full((len(entry["numbers"]), self.columns), np.nan)
+        for place, cost, own in entry.get("terms", ()):
+            costs[place] = cost
+            rates[place] = np.nan if own is None else _floats(own)
+        numbers = np.array(entry["numbers"], np.int64)
+        self.cost[numbers] = costs
+        self.belief.change_at_most(numbers, rates)
 
     def _grow(self, size: int) -> None:
         more = size - self.belief.size
@@ -134,6 +151,7 @@ class Mirror:
         self.owner = np.concatenate([self.owner, np.full(more, -1)])
         self.announced = np.concatenate([self.announced, np.full(more, -1)])
         self.updates = np.concatenate([self.updates, np.zeros(more)])
+        self.cost = np.concatenate([self.cost, np.ones(more)])
         for name in ("heard", "told", "taken"):
             setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more, np.int64)]))
         self.away = np.concatenate([self.away, np.zeros(more, bool)])
@@ -256,12 +274,18 @@ class Mirror:
         self.belief.unsure[keys[known]] = 0
 
     def costs(self) -> Floats:
-        """By object: what a message of its agent costs."""
+        """By object: what one of its messages costs; of a sum, what the dearest of its members do."""
         # the last place is that of nobody
         by_agent = np.ones(len(self.agents) + 1)
         for agent in self.agents.values():
             by_agent[agent.place] = agent.cost
-        return np.repeat(by_agent[self.owner], self.columns)
+        own = self.cost
+        if (own != 1).any():
+            own = own.copy()
+            for number, defined in self.sums.defined.items():
+                if number in self.sum_keys:
+                    own[self.sum_keys[number]] = own[list(defined.members)].max()
+        return np.repeat(by_agent[self.owner] * own, self.columns)
 
     def unsaid(self) -> Bools:
         """By object: whether the process that has it now is still to say that it uses its grant."""
@@ -367,9 +391,10 @@ class Mirror:
     def load(self, arrays: Mapping[str, npt.NDArray[np.generic]], kept: Mapping[str, Any]) -> None:
         prefix = "belief."
         self.belief.load({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
-        # snapshots of earlier versions know of no sums
+        # snapshots of earlier versions know neither of costs nor of sums
         for name in _ARRAYS:
-            setattr(self, name, np.array(arrays[name if name in arrays else "owner"]))
+            usual = np.ones(self.belief.size) if name == "cost" else arrays["owner"]
+            setattr(self, name, np.array(arrays.get(name, usual)))
         self.names = list(kept["names"])
         named = enumerate(self.names)
         self.sum_keys = {n["sum"]: number for number, n in named if isinstance(n, dict)}
@@ -394,6 +419,7 @@ _ARRAYS = (
     "taken",
     "acked",
     "updates",
+    "cost",
     "heard",
     "lowest",
     "seconds",

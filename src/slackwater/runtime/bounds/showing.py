@@ -67,6 +67,9 @@ def described(
         shown = [f"{name} {cost:g}" for name, cost in sorted(dear.items(), key=lambda d: -d[1])]
         more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
         lines.append(f"  a message costs 1, of {', '.join(shown[:SHOWN])}{more}")
+    if apart := int((mirror.cost != 1).sum()):
+        own = mirror.cost[mirror.cost != 1]
+        lines.append(f"  messages of {apart} keys cost {own.min():g} to {own.max():g} times that")
     for query in queries:
         items = query.means.told if query.ready and query.means is not None else query.items
         for output, item in zip(query.outputs(), items, strict=True):

@@ -159,7 +159,7 @@ class Summing:
 
     def _means(self, queries: Sequence[BoundedQuery], mirror: Mirror, now: int) -> list[Wanted]:
         """The means over windows that are all some queries need."""
-        if self._adjusting.rate is not None:
+        if self._adjusting.rates is not None:
             # padded bounds speak of now, and a mean changes all at once at the end of a step
             return []
         names = {agent.place: name for name, agent in mirror.agents.items()}
