@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from precision_world import Asked, World, total
 from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.sums import ANEW_UP_TO, Sums
 from slackwater.planners.precision_sums import Entries, covered, structured
+from slackwater.runtime.bounds import choosing, summing
 from test_edge_agent import granted, sent, welcomed
 from test_precision_guarantee import settled, unexcused
 
@@ -252,6 +254,22 @@ def test_groups_are_the_keys_that_no_row_tells_apart(
 
 
 @settings(deadline=None)
+@given(ENTRIES, st.lists(st.integers(-1, 1), min_size=8, max_size=8), st.integers(1, 4))
+def test_large_groups_are_cut_and_make_up_the_same_slots(
+    found: list[tuple[int, int, int]], owner: list[int], at_most: int
+) -> None:
+    entries, apart = entries_of(found), np.zeros(8, bool)
+    whole, cut = (structured(entries, np.array(owner), apart, most) for most in (8, at_most))
+    assert (cut.sizes <= at_most).all()
+    assert (cut.sizes > 0).all()
+    for group in range(cut.groups.groups):
+        assert len(set(whole.group_of[cut.members(group)].tolist())) == 1
+    for structure in (whole, cut):
+        told = [structure.slot_members(s).tolist() for s in range(structure.groups.slots)]
+        assert told == [whole.slot_members(s).tolist() for s in range(whole.groups.slots)]
+
+
+@settings(deadline=None)
 @given(
     ENTRIES,
     st.lists(st.tuples(st.sets(st.integers(0, 7), min_size=1, max_size=4), st.integers(-1, 4)), max_size=6),
@@ -342,6 +360,26 @@ def test_clocks_that_are_off_by_less_than_the_tolerance_do_no_harm(seed: int) ->
     assert unexcused(world) == []
     settled(world)
     assert world.driver.mirror.belief.live
+
+
+@pytest.mark.usefixtures("only_sums")
+def test_sums_of_many_keys_are_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summing, "structured", partial(structured, at_most=3))
+    monkeypatch.setattr(choosing, "MEMBERS_AT_MOST", 3)
+    world = peopled(12, sites=2)
+    for _ in range(8):
+        world.add_key(world.sites[0])
+    world.ask("plain", 40)
+    world.ask("near", 20)
+    world.start_batches()
+    world.run(10)
+    world.trouble(20)
+    world.run(40)
+    assert unexcused(world) == []
+    settled(world)
+    live = [told for told in world.driver.mirror.belief.live.values() if not told.window]
+    assert len(live) > 2
+    assert max(len(told.members) for told in live) <= 3
 
 
 @pytest.mark.usefixtures("only_sums")

@@ -22,6 +22,9 @@ from slackwater.planners.precision_constraints import Bools, Ints
 from slackwater.planners.precision_grouping import Groups
 
 NOBODY = -1
+MEMBERS_AT_MOST = 1 << 16
+"""Keys of a sum. Which members have no value is told as one list, so that of a sum without an end would be
+one too; what more messages there are for it is nothing beside so many keys."""
 Hashes = NDArray[np.uint64]
 
 
@@ -91,11 +94,12 @@ def _ordered(numbers: Ints, count: int) -> tuple[Ints, Ints]:
     return order, np.searchsorted(numbers[order], np.arange(count + 1))
 
 
-def structured(entries: Entries, owner: Ints, apart: Bools) -> Structure:
+def structured(entries: Entries, owner: Ints, apart: Bools, at_most: int = MEMBERS_AT_MOST) -> Structure:
     """Groups and slots; by key its agent (-1: nobody), and whether somebody needs it apart.
 
     Guarantee: keys of one group have the same agent and are read by the same rows, alike in each, but for
-    collisions of hashes of 128 bits; `covered` finds those out.
+    collisions of hashes of 128 bits; `covered` finds those out. A group has at most so many keys: what would
+    be larger is cut by the numbers of its keys, so that it stays what it is when others come or go.
 
     >>> entries = Entries(np.array([0, 0, 0, 1]), np.array([0, 1, 2, 2]), np.zeros(4, np.int64))
     >>> found = structured(entries, np.array([7, 7, 7]), np.zeros(3, bool))
@@ -119,10 +123,32 @@ def structured(entries: Entries, owner: Ints, apart: Bools) -> Structure:
     rank[np.argsort(first, kind="stable")] = np.arange(len(first))
     group_of = np.full(keys, -1)
     group_of[chosen] = rank[label.ravel()]
+    group_of, count = _cut(group_of, len(first), at_most)
     slots, slot = np.unique(np.column_stack([row, kind, owner[key]]), axis=0, return_inverse=True)
     pairs = np.unique(np.column_stack([slot.ravel(), group_of[key]]), axis=0)
-    groups = Groups(pairs[:, 0], pairs[:, 1], slots=len(slots), groups=len(first))
+    groups = Groups(pairs[:, 0], pairs[:, 1], slots=len(slots), groups=count)
     return Structure(group_of, slots[:, 0] if len(slots) else np.empty(0, np.int64), groups)
+
+
+def _cut(group_of: Ints, count: int, at_most: int) -> tuple[Ints, int]:
+    """Groups of at most so many keys, and how many there are of them.
+
+    >>> _cut(np.array([0, 1, 0, 0, -1, 0]), 2, 2)
+    (array([ 0,  1,  2,  2, -1,  3]), 4)
+    """
+    sizes = np.bincount(group_of[group_of >= 0], minlength=count)
+    if sizes.max(initial=0) <= at_most:
+        return group_of, count
+    key = np.flatnonzero(group_of >= 0)
+    piece = np.where(sizes[group_of[key]] > at_most, key // at_most, 0)
+    _, first, label = np.unique(
+        np.column_stack([group_of[key], piece]), axis=0, return_index=True, return_inverse=True
+    )
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    found = group_of.copy()
+    found[key] = rank[label.ravel()]
+    return found, len(first)
 
 
 def _mixed(numbers: Ints | Hashes, seed: int) -> Hashes:

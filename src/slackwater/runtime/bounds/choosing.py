@@ -16,7 +16,7 @@ from slackwater.edge.widths import Floats, Ints
 from slackwater.planners.precision_changes import HORIZON_PERIODS
 from slackwater.planners.precision_curves import Curves, Told, known_curves
 from slackwater.planners.precision_grouping import Groups, Priced, chosen, priced
-from slackwater.planners.precision_sums import Structure
+from slackwater.planners.precision_sums import MEMBERS_AT_MOST, Structure
 from slackwater.runtime.bounds.covers import scope_of
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.tuning import Tuning
@@ -179,9 +179,12 @@ def _sets(structure: Structure, rows: Sequence[tuple[str, int]], mirror: Mirror)
     open_ones = np.flatnonzero((slots_of > 1) & (slots_of <= SLOTS_AT_MOST) & (entries > shared))
     slots_by, groups_by = _by_set(groups.of_slot, groups.sets), _by_set(groups.of_group, groups.sets)
     entries_by = _by_set(groups.of_slot[groups.slot], groups.sets)
+    members = np.bincount(groups.slot, structure.sizes[groups.group], minlength=groups.slots)
     found, trials = [], 0
     for number in open_ones.tolist():
         slots, own, some = slots_by(number), groups_by(number), entries_by(number)
+        if members[slots].max() > MEMBERS_AT_MOST:
+            continue
         place = int(mirror.announced[structure.members(int(own[0]))[0]])
         agent = names[place]
         trials += len(slots)
