@@ -33,7 +33,7 @@ QUICK_ONES = {
     ],
     "precision-single": ["curves_over_uniform.generated.2", "burden_over_uniform.generated.2"],
     "precision-queries": ["curves_over_uniform.generated.8", "burden_over_uniform.hosts.100"],
-    "precision-aggregation": ["adaptive_over_best.case1", "adaptive_over_best.switching"],
+    "precision-aggregation": ["adaptive_over_best.case1", "system.measured_over_never.switching"],
     "precision-latency": ["q5.late.0.4", "q5.fidelity.0.4", "q5.needed", "everything.needed"],
     "precision-tuning": ["curves_over_fixed.walks.60", "burden_over_fitted.walks", "burden_over_fitted.max"],
     "precision-leniency": ["means_over_moments.hosts.50.60", "means_over_moments.generated.60"],

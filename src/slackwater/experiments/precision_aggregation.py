@@ -10,6 +10,10 @@ s·s₁ it means 2·s₁), and the best widths of the groups from scipy. By simu
 filters, the widths of the groups by curves; every message counted. *adaptive*: the choice between the two is
 made every five periods, from the curves of both kinds, and its changes are counted too. Curves of the
 kind that is not in use are taken to be as fresh as if it were.
+
+*system*: what runs, but for sockets and Spark (`precision_system.py`): agents that make sums, the coordinator
+that forms and tries them and chooses; with ``sums 'never'``, told by group for good, and ``'measured'``.
+Names of sums, their definitions and ends count as messages too.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from rich.progress import Progress
 
 from slackwater.experiments.precision_schemes import PERIOD, ByCurves, Granted
 from slackwater.experiments.precision_simulation import Counted, Results, simulated
+from slackwater.experiments.precision_system import System, Total
+from slackwater.experiments.precision_system import Told as Answered
 from slackwater.planners.precision_changes import HORIZON_PERIODS
 from slackwater.planners.precision_constraints import Bools, Constraints, Floats, constrained, extreme, total
 from slackwater.planners.precision_curves import Curves, Told, known_curves, refinement
@@ -57,10 +63,12 @@ class Sizes:
     phase: int
     """Steps in each phase, where there are several."""
     warm_up: int
+    system: int
+    """Steps of the whole system, or of each phase."""
 
 
-FULL = Sizes(sources=4, steps=8000, phase=16_000, warm_up=2000)
-QUICK = Sizes(sources=3, steps=700, phase=300, warm_up=400)
+FULL = Sizes(sources=4, steps=8000, phase=16_000, warm_up=2000, system=6000)
+QUICK = Sizes(sources=3, steps=700, phase=300, warm_up=400, system=60)
 DECIDED_EVERY = 5
 """Periods: counts that tell two kinds apart take longer than one."""
 
@@ -68,7 +76,7 @@ DECIDED_EVERY = 5
 def precision_aggregation(spark: Any, folder: Path, sizes: Sizes, shown: Progress) -> Results:
     """All figures of the experiment; Spark has no part in it, and nothing is written."""
     results = Results()
-    task = shown.add_task("cases", total=len(CASES))
+    task = shown.add_task("cases", total=3 * len(CASES))
     violations = 0
     for name, case in CASES.items():
         if name != "switching":
@@ -94,6 +102,17 @@ def precision_aggregation(spark: Any, folder: Path, sizes: Sizes, shown: Progres
         results.figures[f"changes.{name}"] = float(np.abs(np.diff(kinds, axis=0)).sum()) / sizes.sources
         results.series[name] = world.drawn(by_group.messages, by_query.messages, adaptive, kinds)
         shown.advance(task)
+        for sums in ("never", "measured"):
+            # the last third of each phase: what it comes to, after it has found its way
+            told = whole_system(case, sizes, sums)
+            parts = np.split(np.array(told.messages) / sizes.sources, len(case.steps))
+            settled = [float(part[-len(part) // 3 :].mean()) for part in parts]
+            results.figures[f"system.{sums}.{name}"] = float(np.mean(settled))
+            results.series[name][f"system_{sums}"] = settled
+            violations += told.violations
+            shown.advance(task)
+        over = results.figures[f"system.measured.{name}"] / results.figures[f"system.never.{name}"]
+        results.figures[f"system.measured_over_never.{name}"] = over
     results.figures["violations"] = violations
     return results
 
@@ -109,6 +128,23 @@ def by_formula(case: Case) -> tuple[float, float]:
     apart = (np.square(2 * steps) / np.square(widths)).sum()
     summed = (MEMBERS @ np.square(2 * steps) / np.square(within)).sum()
     return apart, summed
+
+
+def whole_system(case: Case, sizes: Sizes, sums: str) -> Answered:
+    """The same walks through what runs, each source an agent with three keys and two queries of its own."""
+    rng = np.random.default_rng(3)
+    steps = np.repeat(np.array(case.steps), sizes.system, axis=0)
+    moves = rng.normal(0, 1, (len(steps), sizes.sources, 3)) * steps[:, None, :]
+    agents = [[3 * source + key for key in range(3)] for source in range(sizes.sources)]
+    queries = [
+        Total(tuple(np.array(keys)[row].tolist()), within)
+        for keys in agents
+        for row, within in zip(MEMBERS, case.within, strict=True)
+    ]
+    system = System(agents, queries, sums=sums, period=PERIOD)
+    for values in np.cumsum(moves, axis=0).reshape(len(steps), -1):
+        system.step(values)
+    return system.told
 
 
 class _Told(ByCurves):
@@ -178,11 +214,14 @@ class _World:
         kind = np.zeros(self.groups.sets, bool)
         messages, kinds = by_group.messages.copy(), [kind[of_source]]
         to_groups, to_queries = messages_to_change(self.groups)
+        since = np.zeros(self.groups.sets)
         for period in range(len(by_group.known_at)):
             new = kind
             if period % DECIDED_EVERY == DECIDED_EVERY - 1:
                 costs = priced(self.groups, self._shares, by_group.curves(period), by_query.curves(period))
-                new = chosen(self.groups, costs, kind, HORIZON_PERIODS * PERIOD)
+                horizon = np.maximum(HORIZON_PERIODS, period - since) * PERIOD
+                new = chosen(self.groups, costs, kind, horizon)
+                since[new != kind] = period
             changed = (new != kind)[of_source]
             kind = new
             part = slice((period + 1) * PERIOD, (period + 2) * PERIOD)

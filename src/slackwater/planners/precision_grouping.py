@@ -106,11 +106,14 @@ def messages_to_change(groups: Groups) -> tuple[Floats, Floats]:
     return 2 * groups_of + slots_of, 2 * slots_of + groups_of
 
 
-def chosen(groups: Groups, costs: Priced, by_query: Bools, horizon: float, cost: float = 1.0) -> Bools:
+def chosen(
+    groups: Groups, costs: Priced, by_query: Bools, horizon: float | Floats, cost: float = 1.0
+) -> Bools:
     """By set, whether it is to be told by query from now on; ``by_query``: whether it is now.
 
-    Guarantee: what changes is cheaper by the margin, and pays for its messages within ``horizon`` seconds.
-    So of two kinds that cost about the same none is changed to, whatever chance does to the counts.
+    Guarantee: what changes is cheaper by the margin, and pays for its messages within ``horizon`` seconds, of
+    all sets or of each. So of two kinds that cost about the same none is changed to, whatever chance does to
+    the counts.
 
     >>> groups = Groups(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 2]), slots=2, groups=3)
     >>> costs = Priced(np.array([0.2]), np.array([0.4]), np.zeros(3))

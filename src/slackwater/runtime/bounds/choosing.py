@@ -29,6 +29,10 @@ WATCHED_PERIODS = 5.0
 """Periods for which a sum must have been watched before its cost is believed."""
 
 
+_Name = tuple[str, tuple[str, ...]]
+"""Of a set: its agent, and the rows that its slots are of."""
+
+
 @dataclass(frozen=True, eq=False)
 class Wanted:
     """A sum that is to be there: watched, or in use."""
@@ -56,7 +60,7 @@ class _Set:
     slot_of_group: tuple[int | None, ...]
 
     @property
-    def name(self) -> tuple[str, tuple[str, ...]]:
+    def name(self) -> _Name:
         return self.agent, tuple(want.scope for want in self.of_slot)
 
 
@@ -94,7 +98,9 @@ class Choices:
         self._tuning = tuning
         self._structure: Structure | None = None
         self._sets: list[_Set] = []
-        self._by_query: set[tuple[str, tuple[str, ...]]] = set()
+        self._by_query: set[_Name] = set()
+        self._since: dict[_Name, int] = {}
+        """When what a set is told by was last changed, or first asked for."""
         self._compared = 0
 
     def wanted(
@@ -148,9 +154,13 @@ class Choices:
         all_groups = _joined([one.set.local for one in sets])
         told = np.array([one.by_query for one in sets], bool)
         costs = Priced(by_group, by_query, np.zeros(all_groups.groups))
-        found_better = chosen(all_groups, costs, told, HORIZON_PERIODS * seconds) != told
+        # what has lasted for long will last for as long again
+        lasted = [(now - self._since.setdefault(one.set.name, now)) / 1e6 for one in sets]
+        horizon = np.maximum(HORIZON_PERIODS * seconds, lasted)
+        found_better = chosen(all_groups, costs, told, horizon) != told
         for n in np.flatnonzero(found_better & known).tolist():
             self._by_query ^= {sets[n].set.name}
+            self._since[sets[n].set.name] = now
 
     def _comparable(self, one: _Set, mirror: Mirror) -> _Tellers | None:
         """What tells a set either way; None where something is not there to compare."""
