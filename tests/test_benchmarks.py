@@ -14,7 +14,7 @@ import pytest
 from rich.progress import Progress
 from typer.testing import CliRunner
 
-from slackwater.benchmarks import panes, queries
+from slackwater.benchmarks import hub, panes, queries
 from slackwater.benchmarks.app import bench
 from slackwater.benchmarks.report import write
 
@@ -37,6 +37,13 @@ def test_queries_alike_and_unlike_run_in_all_numbers(spark: Any, tmp_path: Path,
     figures = queries.queries(spark, tmp_path, queries.QUICK, progress)
     assert {"alike_10_over_1", "unlike_10_over_1"} <= set(figures)
     assert all(math.isfinite(f) and f > 0 for f in figures.values())
+
+
+def test_a_hub_takes_all_its_agents_back_and_loses_nothing(tmp_path: Path, progress: Progress) -> None:
+    figures = hub.hub(tmp_path, hub.QUICK, progress)
+    assert figures["agents"] == hub.QUICK.agents
+    assert figures["rows_a_second"] > 0
+    assert figures["lost"] == 0
 
 
 def test_figures_are_written_as_json(tmp_path: Path) -> None:

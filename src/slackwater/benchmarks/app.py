@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery|shedding|deferral``."""
+"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery|shedding|deferral|hub``."""
 
 from __future__ import annotations
 
@@ -89,6 +89,17 @@ def deferral(json: Json = None, quick: Quick = False) -> None:
         return module.deferral(folder, module.QUICK if quick else module.FULL, progress)
 
     _measure("deferral", json, measure)
+
+
+@bench.command()
+def hub(json: Json = None, quick: Quick = False) -> None:
+    """Thousands of agents on one hub: connecting, rows acknowledged from its disk, coming back."""
+    from slackwater.benchmarks import hub as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        return module.hub(folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("hub", json, measure)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ COMPARED = {
     "deferral": "When a million queries with mixed bounds, drifts, variances and beliefs are due next: by "
     "equation 7 (*solve*), by the average over an interval, and of extremes (*crossing*), in milliseconds on "
     "one core, with the time to lay out the tables; and the largest relative difference to exact solvers.",
+    "hub": "Agents that connect to one hub all at once, each with a key; then each sends a row, waits until "
+    "it is acknowledged from the hub's disk, and sends the next. The hub is killed, and all come back. "
+    "*Lost*: acknowledged rows that are not in the log, or twice.",
     "recovery": "A run is killed (`kill -9`) at random points and started again with the same command; its "
     "answers are compared with those of a run that nobody killed.",
 }

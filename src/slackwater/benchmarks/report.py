@@ -58,6 +58,7 @@ LIMITS: Mapping[str, Limit] = {
     "ratio.min": Limit(least=0.97),
     "solve_ms_million": Limit(most=200),
     "solve_error": Limit(most=1e-3),
+    "lost": Limit(most=0),
     **{f"avg.{s}.{p}": Limit(least=p / 100 - 0.02) for s in ("prices", "sensors") for p in (95, 90, 85)},
     **{f"max.{s}.{p}": Limit(least=p / 100) for s in ("prices", "sensors") for p in (95, 90, 85)},
     **{f"ours_over_paper.{p}": Limit(most=0.85) for p in (95, 90, 85)},

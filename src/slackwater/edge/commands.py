@@ -21,6 +21,7 @@ from typing import Annotated
 
 import typer
 
+from slackwater.edge.limits import allow_many_files
 from slackwater.errors import SlackwaterError, SourceError
 
 app = typer.Typer(
@@ -252,6 +253,7 @@ def hub(
             except ssl.SSLError as error:
                 raise SourceError(f"--cert {cert}, --key {key}: {error}") from None
         _log_to_stderr()
+        allow_many_files()
         asyncio.run(_serve(host, int(port), directory, token_from(token_file), tls))
 
 
