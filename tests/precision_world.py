@@ -848,7 +848,7 @@ class World:
         sql = STREAM.format(allocation=allocation, period=period, tolerance=tolerance, rate=clause, sums=sums)
         sql += start
         if tuned:
-            sql = sql.replace(f"period '{period} seconds'", "period 'tuned', shrink 'tuned'")
+            sql = sql.replace(f"period '{period} seconds'", "period 'tuned'")
         self.catalog = Catalog.from_sql(sql, Functions())
         self.sites = [
             Site(

@@ -142,6 +142,7 @@ def check(
     """Check a file: syntax, names and contracts, then types and functions by Spark. Nothing runs."""
     with plain_errors():
         catalog = _catalog(file, import_)
+        _check_agents(catalog)
         if not quick:
             from slackwater.terminal.check import check_file
 
@@ -157,27 +158,21 @@ def _plural(kind: str) -> str:
     return "queries" if kind == "query" else f"{kind}s"
 
 
-class _Registry:
-    """Takes what register(session) registers, where there is no session."""
-
-    def __init__(self) -> None:
-        from slackwater.plan.functions import Functions
-
-        self.functions = Functions()
-
-    def function(self, name: str, function: Any, returns: str) -> None:
-        self.functions = self.functions.with_scalar(name, returns)
-
-    def aggregate(self, name: str, aggregate: Any) -> None:
-        self.functions = self.functions.with_aggregate(name, aggregate)
-
-
 def _catalog(file: Path, imports: list[Path] | None) -> Catalog:
     from slackwater.plan.catalog import Catalog
+    from slackwater.plan.functions import FunctionRegistry
 
-    registry = _Registry()
+    registry = FunctionRegistry()
     _registered(imports, registry)
     return Catalog.from_sql(_read(file), registry.functions, file=str(file))
+
+
+def _check_agents(catalog: Catalog) -> None:
+    """Raise where a stream of agents is declared wrongly; say what in one has no effect."""
+    from slackwater.plan.agents import check_agents
+
+    for warning in check_agents(catalog):
+        errors.print(f"[bold yellow]warning:[/] {_escaped(str(warning))}")
 
 
 @app.command()
@@ -282,7 +277,7 @@ def run(
         settings, spark_settings = _settings(set_)
         text = _read(file)
         # a mistake in the file is told before Spark takes its seconds to start
-        _catalog(file, import_)
+        _check_agents(_catalog(file, import_))
         from slackwater.terminal.run import run_file
 
         root = state if state is not None else Path(".slackwater") / file.stem

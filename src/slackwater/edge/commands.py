@@ -21,6 +21,7 @@ from typing import Annotated
 
 import typer
 
+from slackwater.edge import TOKEN_VARIABLE
 from slackwater.edge.limits import allow_many_files
 from slackwater.errors import SlackwaterError, SourceError
 
@@ -32,7 +33,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-TOKEN_VARIABLE = "SLACKWATER_TOKEN"
 TokenFile = Annotated[
     Path | None,
     typer.Option(help=f"A file with the token that hub and agents share; or the variable {TOKEN_VARIABLE}."),

@@ -27,13 +27,15 @@ _FIRST_WORDS = frozenset(clause.split()[0] for clause in _CLAUSES)
 PAYLOADS = ("json", "csv", "xml", "text")
 Options = tuple[tuple[str, str], ...]
 Rates = tuple[tuple[str, float], ...]
+Places = dict[str, Position]
 
 
 def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
     """The rest of ``CREATE STREAM``, after those two words."""
     name = cursor.name("the name of the stream")
     columns = _columns(cursor, f"the columns of {name}")
-    format_, options = _using(cursor)
+    places: Places = {}
+    format_, options = _using(cursor, places)
     payload: str | None = None
     payload_options: Options = ()
     key: tuple[str, ...] = ()
@@ -48,15 +50,16 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
         if clause in seen:
             raise cursor.error(f"{clause} is given twice", at=at)
         seen.add(clause)
+        places[clause] = at
         if clause == "OPTIONS":
-            payload_or_source = _options(cursor)
+            payload_or_source = _options(cursor, places if payload is None else {})
             if payload is None:
                 options = payload_or_source
             else:
                 payload_options = payload_or_source
         elif clause == "FORMAT":
             payload = cursor.choose(tuple(p.upper() for p in PAYLOADS), "after FORMAT").lower()
-            payload_options = _options(cursor) if cursor.accept("OPTIONS") else ()
+            payload_options = _options(cursor, {}) if cursor.accept("OPTIONS") else ()
         elif clause == "KEY":
             key = _key(cursor, columns)
         elif clause == "TIMESTAMP BY":
@@ -80,7 +83,7 @@ def parse_stream(cursor: Cursor, sql: str, source: Source) -> CreateStream:
         )
     return CreateStream(
         sql, source, name, columns, format_, options, payload, payload_options, key, time[0], time[1],
-        lateness, tolerance, max_rate, idle, tick, interrupted, max_rates,
+        lateness, tolerance, max_rate, idle, tick, interrupted, max_rates, places,
     )  # fmt: skip
 
 
@@ -115,7 +118,7 @@ def parse_table(cursor: Cursor, sql: str, source: Source) -> CreateTable:
     """The rest of ``CREATE TABLE``, after those two words."""
     name = cursor.name("the name of the table")
     columns = _columns(cursor, f"the columns of {name}")
-    format_, options = _using(cursor)
+    format_, options = _using(cursor, {})
     if not cursor.done:
         raise cursor.error(
             f"unexpected {cursor.found()} in CREATE TABLE", hint="a table has USING and OPTIONS, nothing more"
@@ -185,20 +188,21 @@ def _type(cursor: Cursor, column: str, stop: int) -> str:
     return written
 
 
-def _using(cursor: Cursor) -> tuple[str, Options]:
+def _using(cursor: Cursor, places: Places) -> tuple[str, Options]:
     cursor.expect("USING", "after the columns, then a Spark format, replay, traffic, walks or agents")
     format_ = cursor.name("a format after USING")
     while cursor.accept("."):
         format_ += "." + cursor.name("the rest of the format's name")
-    return format_, _options(cursor) if cursor.accept("OPTIONS") else ()
+    return format_, _options(cursor, places) if cursor.accept("OPTIONS") else ()
 
 
-def _options(cursor: Cursor) -> Options:
+def _options(cursor: Cursor, places: Places) -> Options:
+    """Options in parentheses; where each stands goes to ``places``."""
     cursor.expect("(", "after OPTIONS")
     stop = cursor.closing()
     options: list[tuple[str, str]] = []
     while cursor.index < stop:
-        token = cursor.token
+        token, at = cursor.token, cursor.position()
         assert token is not None
         if token.token_type is TokenType.STRING:
             key = cursor.string("an option name")
@@ -206,6 +210,7 @@ def _options(cursor: Cursor) -> Options:
             key = cursor.name("an option name")
             while cursor.accept("."):
                 key += "." + cursor.name("the rest of the option's name")
+        places[key.lower()] = at
         cursor.accept("=")
         options.append((key, _option_value(cursor, key)))
         if cursor.index < stop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,6 +66,12 @@ class CreateStream(Statement):
     """Microseconds after which a silent key counts as interrupted; None: learnt from its rate."""
     max_rates: tuple[tuple[str, float], ...] = ()
     """Largest changes of the values of single columns, which go before the one of all."""
+    places: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
+    """Where options stand, by their names in lower case, and clauses, by theirs in upper case."""
+
+    def error(self, message: str, place: str, *, hint: str = "") -> LanguageError:
+        """An error that points at an option or a clause, or at the statement where that is not in it."""
+        return self.source.error(message, hint=hint, at=self.places.get(place))
 
 
 @dataclass(frozen=True)

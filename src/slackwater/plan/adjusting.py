@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,14 @@ TUNED = "tuned"
 ALLOCATIONS = ("curves", "burden", "uniform")
 SUMS = ("measured", "never")
 OPTIONS = ("hub", "token_file", "ca", "allocation", "period", "shrink", "sums")
+
+
+class Misdeclared(SourceError):
+    """A stream whose declaration cannot be carried out; ``place`` is the option or the clause at fault."""
+
+    def __init__(self, stream: CreateStream, what: str, place: str) -> None:
+        self.place = place
+        super().__init__(f"stream {stream.name}: {what}")
 
 
 @dataclass(frozen=True)
@@ -51,22 +60,34 @@ class Adjusting:
         return 0 if self.rates is None else self.tolerance
 
 
+def options_of(stream: CreateStream) -> dict[str, str]:
+    """The options of a stream by their names in lower case."""
+    return {name.lower(): value for name, value in stream.options}
+
+
 def adjusting(stream: CreateStream) -> Adjusting:
-    """What a stream's options and clauses say; raises SourceError where they cannot be."""
-    options = {name.lower(): value for name, value in stream.options}
-    unknown = [name for name in options if name not in OPTIONS]
-    if unknown:
-        raise _wrong(stream, f"there is no option {unknown[0]}; there are {', '.join(OPTIONS)}")
+    """What a stream's options and clauses say; raises `Misdeclared` where they cannot be."""
+    options = options_of(stream)
+    unknown = next((name for name in options if name not in OPTIONS), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown, OPTIONS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(OPTIONS)}"
+        raise Misdeclared(stream, f"there is no option {unknown}; {hint}", unknown)
     if "hub" not in options:
-        raise _wrong(stream, "the option hub is missing: OPTIONS (hub 'ws://host:7400')")
+        raise Misdeclared(stream, "the option hub is missing: OPTIONS (hub 'ws://host:7400')", "OPTIONS")
     allocation = options.get("allocation", "curves").lower()
     if allocation not in ALLOCATIONS:
-        raise _wrong(stream, f"allocation is one of {', '.join(ALLOCATIONS)}; got {allocation!r}")
+        what = f"allocation is one of {', '.join(ALLOCATIONS)}; got {allocation!r}"
+        raise Misdeclared(stream, what, "allocation")
     tuned = {name: options.get(name, TUNED).strip().lower() == TUNED for name in ("period", "shrink")}
+    shrink = None if tuned["shrink"] else _shrink(stream, options)
+    if "shrink" in options and allocation != "burden":
+        what = f"only widths by allocation 'burden' shrink, and these are by {allocation!r}; leave shrink out"
+        raise Misdeclared(stream, f"{what}, or say allocation 'burden'", "shrink")
     return Adjusting(
         allocation,
         PERIOD if tuned["period"] else _period(stream, options),
-        None if tuned["shrink"] else _shrink(stream, options),
+        shrink,
         TOLERANCE if stream.tolerance is None else stream.tolerance,
         _rates(stream),
         tuned["period"],
@@ -94,7 +115,7 @@ def _rates(stream: CreateStream) -> tuple[float, ...] | None:
 def _sums(stream: CreateStream, options: Mapping[str, str]) -> str:
     found = options.get("sums", "measured").lower()
     if found not in SUMS:
-        raise _wrong(stream, f"sums is one of {', '.join(SUMS)}; got {found!r}")
+        raise Misdeclared(stream, f"sums is one of {', '.join(SUMS)}; got {found!r}", "sums")
     return found
 
 
@@ -102,9 +123,10 @@ def _period(stream: CreateStream, options: Mapping[str, str]) -> int:
     try:
         period = parse_duration(options["period"])
     except ValueError as error:
-        raise _wrong(stream, f"period: {error}; or tuned, which fits it to the data") from None
+        what = f"period: {error}; or tuned, which fits it to the data"
+        raise Misdeclared(stream, what, "period") from None
     if period < 1_000_000:
-        raise _wrong(stream, f"period is at least a second; got {options['period']!r}")
+        raise Misdeclared(stream, f"period is at least a second; got {options['period']!r}", "period")
     return period
 
 
@@ -117,9 +139,6 @@ def _shrink(stream: CreateStream, options: Mapping[str, str]) -> float | None:
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        raise _wrong(stream, f"shrink is a share such as 5%, tuned or fitted; got {options['shrink']!r}")
+        what = f"shrink is a share such as 5%, tuned or fitted; got {options['shrink']!r}"
+        raise Misdeclared(stream, what, "shrink")
     return share
-
-
-def _wrong(stream: CreateStream, what: str) -> SourceError:
-    return SourceError(f"stream {stream.name}: {what}")

@@ -29,6 +29,7 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.honour import Impossible, Refused, honour, settle
 from slackwater.plan.model import Step
 from slackwater.plan.scope import position_of
+from slackwater.plan.texts import text_as_number
 
 Declared = CreateStream | CreateTable | CreateView | CreateQuery
 
@@ -146,6 +147,7 @@ class Catalog:
                 f"query {step.name} cannot honour {word}: {refused}", at=at, hint=refused.instead
             ) from None
         self._check_extremes(step, settled, statement, at)
+        self._check_texts(step, settled, statement, at)
         return replace(self, contracts={**self.contracts, name.lower(): settled})
 
     def _check_extremes(
@@ -160,6 +162,21 @@ class Catalog:
                 f"query {step.name}: beside an extreme over time all is computed in doubles, and {inexact}",
                 at=at,
                 hint="write CAST(… AS DOUBLE) inside the aggregate, or make it a query of its own",
+            )
+
+    def _check_texts(
+        self, step: Step, contract: Contract, statement: CreateQuery | AlterQuery, at: Position | None
+    ) -> None:
+        """Raise where texts would be added up, of which no interval ever comes."""
+        if not isinstance(contract, Precision):
+            return
+        found = text_as_number(step, self.streams[step.stream.lower()], self.tables)
+        if found is not None:
+            raise statement.source.error(
+                f"query {step.name} cannot honour PRECISION: {found}",
+                at=at,
+                hint="aggregate a value that agents send, COUNT it, or GROUP BY it; "
+                "where the texts are numbers, write CAST(… AS DOUBLE)",
             )
 
     def _alter(self, statement: AlterQuery) -> Catalog:

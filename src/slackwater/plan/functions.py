@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from slackwater.errors import PlanError
 from slackwater.language.aggregates import UserAggregate
@@ -35,3 +36,16 @@ class Functions:
 
     def aggregate(self, name: str) -> UserAggregate | None:
         return self.aggregates.get(name.lower())
+
+
+class FunctionRegistry:
+    """Takes what a user's register(session) registers, where there is no session."""
+
+    def __init__(self) -> None:
+        self.functions = Functions()
+
+    def function(self, name: str, function: Callable[..., Any], returns: str) -> None:
+        self.functions = self.functions.with_scalar(name, returns)
+
+    def aggregate(self, name: str, aggregate: UserAggregate) -> None:
+        self.functions = self.functions.with_aggregate(name, aggregate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from slackwater.edge import TOKEN_VARIABLE
 from slackwater.edge.coordinator_link import CoordinatorLink
 from slackwater.edge.messages import Declared
-from slackwater.errors import SourceError
 from slackwater.language.statements import CreateStream
-from slackwater.plan.adjusting import adjusting
+from slackwater.plan.adjusting import options_of
+from slackwater.plan.agents import check_declared, key_type, token_of
 from slackwater.plan.bounded import value_columns
 from slackwater.spark.source import Offsets
 
 KINDS = {"STRING": "text", "BIGINT": "whole", "INT": "whole", "DOUBLE": "number"}
 KEY_TYPES = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int64(), "DOUBLE": pa.float64()}
-NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE")
 PLACES = 1 << 20
 """More rows than a batch of an agent has: what tells them apart in ``__seq``."""
 
@@ -41,8 +42,8 @@ class AgentsSource:
         self._stream = stream
         self.link = link
         self.columns = value_columns(stream)
-        self.key_types = [KEY_TYPES[_type(stream, name)] for name in stream.key]
-        self._shape = Declared(stream.key, self.columns, tuple(KINDS[_type(stream, n)] for n in stream.key))
+        self.key_types = [KEY_TYPES[key_type(stream, name)] for name in stream.key]
+        self._shape = _shape(stream)
         self.names: list[Any] = []
         """Keys by the hub's numbers; of a sum, an object that says which."""
         welcome = link.connect()
@@ -147,55 +148,18 @@ class AgentsSource:
         """The coordinator says what may be forgotten: it goes on from what it has kept."""
 
 
-def _type(stream: CreateStream, name: str) -> str:
-    column = next(c for c in stream.columns if c.name.lower() == name.lower())
-    kind = column.type.upper()
-    if kind not in KEY_TYPES:
-        raise SourceError(
-            f"stream {stream.name}: key {column.name} is {column.type}, and keys that agents send are "
-            f"{', '.join(KEY_TYPES)}"
-        )
-    return kind
-
-
-def check_agents(stream: CreateStream) -> None:
-    """Raise where a stream cannot be one that agents send."""
-    adjusting(stream)
-    if not stream.key:
-        raise SourceError(f"stream {stream.name}: USING agents needs KEY: whose value an agent sends")
-    for name in stream.key:
-        _type(stream, name)
-    if stream.time_expression is not None:
-        raise SourceError(
-            f"stream {stream.name}: the time of a row is when its agent had it; "
-            "declare a TIMESTAMP column and say TIMESTAMP BY it"
-        )
-    types = {c.name: c.type.upper() for c in stream.columns}
-    wrong = [n for n in value_columns(stream) if types[n] not in NUMBERS]
-    if wrong:
-        raise SourceError(
-            f"stream {stream.name}: {wrong[0]} is {types[wrong[0]]}, and agents send numbers; "
-            "make it a KEY, or look it up in a table"
-        )
-    if not value_columns(stream):
-        raise SourceError(f"stream {stream.name}: agents send values, and there is no column for one")
-    if stream.payload is not None:
-        raise SourceError(f"stream {stream.name}: agents send columns; leave FORMAT out")
+def _shape(stream: CreateStream) -> Declared:
+    """What hub and agents know of a stream."""
+    kinds = tuple(KINDS[key_type(stream, name)] for name in stream.key)
+    return Declared(stream.key, value_columns(stream), kinds)
 
 
 def open_agents(session: SparkSession, stream: CreateStream) -> AgentsSource:
     """Connect to the hub of a stream."""
-    check_agents(stream)
-    options = {name.lower(): value for name, value in stream.options}
-    token = ""
-    if "token_file" in options:
-        try:
-            token = Path(options["token_file"]).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise SourceError(f"stream {stream.name}: token_file: {error}") from None
-    kinds = tuple(KINDS[_type(stream, name)] for name in stream.key)
-    declared = Declared(stream.key, value_columns(stream), kinds)
+    check_declared(stream)
+    options = options_of(stream)
+    token = token_of(stream, os.environ.get(TOKEN_VARIABLE, "").strip())
     ca = Path(options["ca"]) if "ca" in options else None
     # once it was there, a hub is waited for as long as the query runs
-    link = CoordinatorLink(options["hub"], stream.name, declared, token=token, ca=ca, endless=True)
+    link = CoordinatorLink(options["hub"], stream.name, _shape(stream), token=token, ca=ca, endless=True)
     return AgentsSource(session, stream, link)

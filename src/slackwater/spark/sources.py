@@ -14,7 +14,8 @@ from slackwater import traffic, walks
 from slackwater.errors import SourceError
 from slackwater.language.durations import parse_duration
 from slackwater.language.statements import CreateStream
-from slackwater.spark.agents_source import check_agents, open_agents
+from slackwater.plan.agents import check_declared, check_files, pointing, sent_by_agents
+from slackwater.spark.agents_source import open_agents
 from slackwater.spark.execute import first_line
 from slackwater.spark.files import (
     FILE_FORMATS,
@@ -225,7 +226,7 @@ def open_source(
     """The source of a stream, made ready to be read; raises SourceError where it cannot be."""
     format_ = stream.format.lower()
     options = {k.lower(): v for k, v in stream.options}
-    if format_ == "agents":
+    if sent_by_agents(stream):
         return open_agents(session, stream)
     if format_ == "replay":
         if stream.payload not in (None, "json"):
@@ -247,8 +248,9 @@ def check_source(stream: CreateStream) -> None:
     """Raise where a stream's options cannot be, as far as that shows without reading it."""
     if stream.format.lower() in GENERATORS:
         _generator(stream, dict(stream.options))
-    elif stream.format.lower() == "agents":
-        check_agents(stream)
+    elif sent_by_agents(stream):
+        pointing(check_declared, stream)
+        pointing(check_files, stream)
 
 
 def _generator(
