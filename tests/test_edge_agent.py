@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ import pytest
 from edge_clients import HOSTS, PATIENCE_S, SECOND, AgentClient, CoordinatorClient, TestClock
 from slackwater.edge import agent_state
 from slackwater.edge.agent import Agent
+from slackwater.edge.agent_run import Connection
 from slackwater.edge.agent_state import AgentState
 from slackwater.edge.coordinator_link import CoordinatorLink
 from slackwater.edge.hub_thread import HubThread
@@ -896,7 +897,7 @@ def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> N
         steps.pop(0)()
         return False
 
-    assert [line.decode().strip() for line in tail_lines(path, pause)] == [
+    assert [line.decode().strip() for line in tail_lines(path, pause, pytest.fail)] == [
         "one",
         "two",
         "three",
@@ -914,8 +915,11 @@ def append(path: Path, text: str) -> None:
 def test_a_file_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "values.jsonl"
     looks = iter([lambda: None, lambda: path.write_text("one\n"), lambda: None])
-    found = list(tail_lines(path, lambda _: next(looks, lambda: True)() is True))
+    said: list[str] = []
+    found = list(tail_lines(path, lambda _: next(looks, lambda: True)() is True, said.append))
     assert found == [b"one\n"]
+    # it had to be looked for twice, and that is said once
+    assert said == [f"--tail: there is no file {path} yet; waiting for it"]
 
 
 def test_counters_become_rates_by_host_or_interface() -> None:
@@ -1040,9 +1044,10 @@ def test_hub_and_agent_as_processes_through_kills(edge: Edge, tmp_path: Path) ->
     wait(lambda: logged_rows(link) == [(0, 1.0), (0, 5.0)])
 
     # the agent is killed, and its successor begins with a first value
-    code, errors = ended(agent, signal.SIGKILL)
-    assert code == -signal.SIGKILL
-    assert "line 2: expected a JSON object, got b'nonsense'" in errors
+    assert agent.stderr is not None
+    said = said_until(agent.stderr, f"connected to {url} again")
+    assert ended(agent, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert said[0].startswith("line 2: expected a JSON object, got b'nonsense'")
     wait(lambda: len(all_entries(link, "lost")) == 2)
     agent = edge(*feed)
     out, errors = agent.communicate('{"host":"x","load":5}\n', timeout=PATIENCE_S)
@@ -1050,7 +1055,26 @@ def test_hub_and_agent_as_processes_through_kills(edge: Edge, tmp_path: Path) ->
     assert logged_rows(link) == [(0, 1.0), (0, 5.0), (0, 5.0)], "the end of its input waits for the hub"
     assert [e["clean"] for e in all_entries(link, "lost")] == [False, False, True]
     link.close()
-    assert ended(hub, signal.SIGTERM) == (0, "")
+    code, errors = ended(hub, signal.SIGTERM)
+    assert code == 0
+    # the coordinator came back with its generation: nobody has taken over
+    assert errors.splitlines() == [
+        "stream hosts: agent 'a' is lost",
+        "stream hosts: agent 'a' has joined again, with 1 key(s)",
+        "stream hosts: agent 'a' is lost",
+        "stream hosts: agent 'a' has joined",
+        "stream hosts: agent 'a' has left",
+    ]
+
+
+def said_until(lines: IO[str], last: str) -> list[str]:
+    """What a process says, up to a line."""
+    found = []
+    for line in lines:
+        found.append(line)
+        if line == f"{last}\n":
+            return found
+    raise AssertionError(found)
 
 
 def test_an_agent_process_stops_on_sigterm_and_follows_a_command(
@@ -1080,6 +1104,30 @@ def test_an_agent_process_sends_moving_rates(edge: Edge, hub: HubThread, tmp_pat
         wait(lambda: logged_rows(link))
         assert logged_rows(link)[0] == (0, pytest.approx(0.1))
         assert ended(agent, signal.SIGTERM) == (0, "")
+
+
+def test_why_there_is_no_connection_is_said_once_and_that_there_is_one_again() -> None:
+    said: list[str] = []
+    agent = SimpleNamespace(trouble="", counters=SimpleNamespace(connected=False, connections=0))
+    connection = Connection(cast(Agent, agent), "ws://h:7400", said.append)
+
+    def looks(trouble: str, connections: int) -> None:
+        agent.trouble = trouble
+        agent.counters.connected, agent.counters.connections = not trouble, connections
+        connection.tell()
+
+    connection.tell()
+    assert said == [], "nothing has gone wrong yet"
+    for trouble in ("refused", "refused", "no route"):
+        looks(trouble, 0)
+    looks("", 1)
+    looks("", 1)
+    assert said == ["refused", "no route", "connected to ws://h:7400"]
+    looks("no route", 1)
+    looks("", 2)
+    assert said[3:] == ["no route", "connected to ws://h:7400 again"]
+    looks("", 3)
+    assert said[5:] == ["connected to ws://h:7400 again"], "a break that was over before it was seen"
 
 
 @pytest.mark.parametrize(

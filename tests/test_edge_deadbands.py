@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -166,6 +169,23 @@ def test_the_command_writes_a_file_as_a_whole(hub: HubThread, link: CoordinatorL
     wrong = runner.invoke(app, [*words, "--format", "xml"])
     assert wrong.exit_code == 1
     assert "--format: expected json or csv, got 'xml'" in wrong.stderr
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_a_reader_that_has_seen_enough_ends_it_quietly(
+    hub: HubThread, link: CoordinatorLink, format_: str
+) -> None:
+    granted(link, (0, 0, 5.0, 0, 0.0), *((key, 1, 5.0, 0, 0.0) for key in range(3)))
+    words = ["deadbands", "--hub", hub.url, "--stream", "wide", "--format", format_]
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "slackwater.edge", *words]
+    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True) as process:
+        # nobody reads a word of it, from before the first one is written
+        os.close(writing)
+        os.close(reading)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert [line for line in errors.splitlines() if "are never sent" not in line] == []
 
 
 def test_what_is_not_there_is_said(hub: HubThread, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -715,3 +716,34 @@ def test_an_agent_that_joined_before_the_declaration_keeps_its_incarnation(tmp_p
     with HubThread(tmp_path) as hub, AgentClient(hub.url) as again:
         welcome = again.welcome()
         assert (welcome["received"], welcome["keys"]) == (1, 1)
+
+
+def test_who_comes_and_goes_is_told_and_what_they_say_is_not(
+    hub: HubThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "slackwater.edge")
+    with CoordinatorClient(hub.url) as coordinator:
+        agent = joined_agent(hub.url, "x", "y")
+        for number in range(1, 4):
+            agent.batch(number, {0: float(number)})
+            agent.received(number)
+        coordinator.grant({0: 1.0})
+        agent.cut()
+        again = AgentClient(hub.url)
+        again.welcome()
+        again.send("leave")
+        again.close()
+        while len(coordinator.entries("lost")) < 2:
+            pass
+    with CoordinatorClient(hub.url, Declared(("host", "port"), ("load", "free"))) as coordinator:
+        assert coordinator.welcome["generation"] == 2
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.INFO] == [
+        "stream hosts: a coordinator has taken over, generation 1",
+        "stream hosts: declared with key host and values load",
+        "stream hosts: agent 'a' has joined",
+        "stream hosts: agent 'a' is lost",
+        "stream hosts: agent 'a' has joined again, with 2 key(s)",
+        "stream hosts: agent 'a' has left",
+        "stream hosts: a coordinator has taken over, generation 2",
+        "stream hosts: declared with key host, port and values load, free",
+    ]

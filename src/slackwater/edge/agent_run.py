@@ -60,7 +60,8 @@ def run_agent(
     tailed = None if choice.tail is None else Pump(lambda: _tail(choice, stopped))
     agent = Agent(stream, hub=hub, token=token, name=name, ca=ca, clock=clock, cost=cost, terms=terms).start()
     try:
-        declared = _declared(agent, stopped)
+        connection = Connection(agent, hub, complain)
+        declared = _declared(agent, connection, stopped)
         if declared is None:
             return True
         rate = None
@@ -68,7 +69,7 @@ def run_agent(
             rate = MovingRate(columns=len(declared.columns), window=round(choice.moving_rate) * SECOND)
         reader = LineReader(declared, complain)
         pump = tailed or Pump(lambda: _source(choice, declared, stopped, clock))
-        _feed(agent, pump, reader, rate, declared, stopped, clock)
+        _feed(agent, connection, pump, reader, rate, declared, stopped, clock)
         if reader.bad:
             complain(f"{reader.bad} of {reader.lines} lines could not be used")
     finally:
@@ -82,32 +83,48 @@ def run_agent(
     return complete
 
 
-def _declared(agent: Agent, stopped: threading.Event) -> Declared | None:
+class Connection:
+    """Says why an agent has no connection, each reason once, and that it has one again."""
+
+    def __init__(self, agent: Agent, hub: str, complain: Callable[[str], None]) -> None:
+        self._agent = agent
+        self._hub = hub
+        self._complain = complain
+        self._told = ""
+        self._connections = 0
+
+    def tell(self) -> None:
+        """Say what is new."""
+        trouble, counters = self._agent.trouble, self._agent.counters
+        if trouble and trouble != self._told:
+            self._complain(trouble)
+            self._told = trouble
+        elif counters.connected and counters.connections > self._connections:
+            # a short trouble may have passed between two looks
+            if self._told or counters.connections > 1:
+                again = " again" if counters.connections > 1 else ""
+                self._complain(f"connected to {self._hub}{again}")
+            self._told, self._connections = "", counters.connections
+
+
+def _declared(agent: Agent, connection: Connection, stopped: threading.Event) -> Declared | None:
     """Wait for the shape of the stream: without it a line's columns cannot be told apart."""
-    told = ""
     waited = 0.0
+    told = False
     while not stopped.is_set():
         if (declared := agent.declared(LOOK_S)) is not None:
             return declared
         waited += LOOK_S
-        told = _tell_trouble(agent, told)
+        connection.tell()
         if agent.connected and waited >= 5 and not told:
-            told = f"connected; waiting until a query declares stream {agent.stream!r}"
-            complain(told)
+            told = True
+            complain(f"connected; waiting until a query declares stream {agent.stream!r}")
     return None
-
-
-def _tell_trouble(agent: Agent, told: str) -> str:
-    """Say why there is no connection, each reason once."""
-    trouble = agent.trouble
-    if trouble and trouble != told:
-        complain(trouble)
-    return trouble or told
 
 
 def _tail(choice: Choice, stopped: threading.Event) -> Iterator[Any]:
     assert choice.tail is not None
-    return tail_lines(choice.tail, stopped.wait, from_start=choice.from_start)
+    return tail_lines(choice.tail, stopped.wait, complain, from_start=choice.from_start)
 
 
 def _source(
@@ -124,6 +141,7 @@ def _source(
 
 def _feed(
     agent: Agent,
+    connection: Connection,
     pump: Pump,
     reader: LineReader,
     rate: MovingRate | None,
@@ -131,12 +149,11 @@ def _feed(
     stopped: threading.Event,
     clock: Callable[[], int],
 ) -> None:
-    told = ""
     while not stopped.is_set():
         items = pump.take(LOOK_S)
         if items is None:
             break
-        told = _tell_trouble(agent, told)
+        connection.tell()
         if rate is not None:
             _tell_rates(agent, rate, declared, clock())
         lines = [item for item in items if isinstance(item, bytes)]

@@ -14,7 +14,7 @@ import signal
 import ssl
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -214,7 +214,7 @@ def deadbands(
         with OperatorLink(hub, stream, token=token_from(token_file), ca=ca) as link:
             exported = export(link, stream)
             if output is None:
-                writers[format](exported, sys.stdout)
+                _print(lambda: writers[format](exported, sys.stdout))
                 return
             # whoever reads it never sees half of it
             temporary = output.with_name(f".{output.name}.new")
@@ -222,6 +222,16 @@ def deadbands(
                 count = writers[format](exported, file)
             temporary.replace(output)
             typer.echo(f"wrote {count} deadbands to {output}")
+
+
+def _print(write: Callable[[], object]) -> None:
+    """Write to the standard output for as long as somebody reads it: `head` has seen enough early."""
+    try:
+        write()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # what is left in the buffer would be written again at the end of the process, and complained of
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @app.command()
@@ -254,6 +264,8 @@ def hub(
                 raise SourceError(f"--cert {cert}, --key {key}: {error}") from None
         _log_to_stderr()
         allow_many_files()
+        # who comes and goes is news to whoever runs a hub; what they say is not
+        logging.getLogger("slackwater.edge").setLevel(logging.INFO)
         asyncio.run(_serve(host, int(port), directory, token_from(token_file), tls))
 
 

@@ -137,12 +137,17 @@ class _Whole:
                 self._held = b""
 
 
-def tail_lines(path: Path, pause: Pause, *, from_start: bool = False) -> Iterator[bytes]:
+def tail_lines(
+    path: Path, pause: Pause, complain: Callable[[str], None], *, from_start: bool = False
+) -> Iterator[bytes]:
     """Lines as they are appended to a file, through rotation (another file by its name) and truncation.
 
-    A file that is not there yet is waited for, and then read from its start. A line counts once it is whole.
+    A file that is not there yet is waited for, which is said, and then read from its start. A line counts
+    once it is whole.
     """
     at_end = not from_start and path.exists()
+    if not path.exists():
+        complain(f"--tail: there is no file {path} yet; waiting for it")
     while True:
         while not path.exists():
             if pause(POLL_S):

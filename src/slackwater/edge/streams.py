@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from slackwater.edge.connections import AgentConnection
     from slackwater.edge.requests import CoordinatorConnection
 
+logger = logging.getLogger(__name__)
 BEHIND_BYTES = 8 << 20
 """With so much waiting for the disk no agent's message is read, and TCP holds the agents back."""
 
@@ -85,6 +87,8 @@ class Stream:
         entry = {"kind": kind, "received": self.now() if time is None else time, **fields}
         position = self.log.append(entry, span)
         self.registry.apply({"position": position, **entry})
+        if (news := _news(kind, fields)) is not None:
+            logger.info("stream %s: %s", self.name, news)
         self._work.set()
         if self.log.waiting_bytes > BEHIND_BYTES:
             self._room.clear()
@@ -216,6 +220,24 @@ class Stream:
         waits = [committing, *([self._writing] if self._writing else [])]
         await asyncio.gather(*waits, return_exceptions=True)
         self.log.close()
+
+
+def _news(kind: str, fields: Mapping[str, Any]) -> str | None:
+    """What an operator wants to know of an entry; None of most, which come all the time.
+
+    >>> _news("joined", {"agent": "rack-1", "incarnation": "x", "keys": 3}), _news("batch", {})
+    ("agent 'rack-1' has joined again, with 3 key(s)", None)
+    """
+    if kind == "joined":
+        again = f" again, with {fields['keys']} key(s)" if fields["keys"] else ""
+        return f"agent {fields['agent']!r} has joined{again}"
+    if kind == "lost":
+        return f"agent {fields['agent']!r} {'has left' if fields['clean'] else 'is lost'}"
+    if kind == "declared":
+        return f"declared with key {', '.join(fields['key'])} and values {', '.join(fields['columns'])}"
+    if kind == "generation":
+        return f"a coordinator has taken over, generation {fields['number']}"
+    return None
 
 
 def _by_owner(owner: NDArray[np.int64], objects: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
