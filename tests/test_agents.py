@@ -245,6 +245,9 @@ def test_values_are_counted_exactly_and_need_no_width(lab: Any) -> None:
     one.settle()
     last = {a.column: a for a in one.answers}
     assert (last["told"].low, last["told"].high, last["told"].met) == (3, 3, True)
+    # as under every contract: 3, not 3.0
+    assert [type(n) for n in (last["told"].value, last["told"].low, last["each"].value)] == [int, int, float]
+    assert '"value":3,"low":3,"high":3,' in last["told"].to_json_line()
     # only whether it has a value is told of what is only counted
     assert min(one.widths(3)[::2]) == TOLD
     assert sum(one.widths(3)[1::2]) <= 4
@@ -509,6 +512,16 @@ def test_an_agent_with_many_keys_tells_their_sums(lab: Any) -> None:
     assert hosts == [f"h{host}" for host in range(6)]
     told = [line for line in one.session.engine.bounds["load"].described() if "sums" in line]
     assert told == ["  sums of 6 keys are told in their place: 2 by group"]
+    # what is told of sums is no row of the stream, and is counted all the same
+    (status,) = one.session.status().streams
+    assert status.updates == mirror.queue.rows > status.rows
+    # what is said of one query is said of no other
+    (text,) = one.session.sql("EXPLAIN QUERY part")
+    assert "agents of load: 1 of 1 there, 6 keys" in text
+    assert "part.rx: widths" in text
+    assert "whole.rx" not in text
+    assert all(name in one.session.explain() for name in ("part.rx", "whole.rx"))
+    assert all(name in one.session.explain(name="load") for name in ("part.rx", "whole.rx"))
     for answer in one.answers:
         assert answer.met or answer.low is None, answer
         if answer.query == "whole" and answer.column == "rx" and answer.low is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +13,16 @@ from slackwater.cli import app
 from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.messages import Refused
 from slackwater.errors import LanguageError, SourceError
+from slackwater.language.contracts import Precision
 from slackwater.plan.adjusting import adjusting
 from slackwater.plan.agents import check_agents, token_of
+from slackwater.plan.bounded import bounded_form
 from slackwater.plan.catalog import Catalog
+from slackwater.plan.explain import explain
 from slackwater.plan.functions import Functions
+from slackwater.plan.layout import extend
+from slackwater.plan.tables import Plan
+from slackwater.runtime.board import Board
 from slackwater.spark.agents_source import open_agents
 
 COLUMNS = "(ts TIMESTAMP, host STRING, port INT, rx DOUBLE)"
@@ -223,3 +230,32 @@ def test_texts_are_not_added_up(item: str, column: str) -> None:
 def test_texts_may_be_counted_compared_and_cast(item: str) -> None:
     select = f"SELECT {item} AS x FROM LATEST(load) JOIN sites USING (host)"
     assert catalog(stream(HUB) + TABLE + f"CREATE QUERY q AS {select} WITH PRECISION 1;").queries
+
+
+def test_immediate_is_an_instruction_and_no_part_of_the_contract() -> None:
+    text = stream(HUB) + PRECISE + "ALTER QUERY q WITH PRECISION 0.5 IMMEDIATE;"
+    altered = catalog(text)
+    assert str(altered.contracts["q"]) == "PRECISION 0.5"
+    assert "IMMEDIATE" not in explain(extend(Plan(), altered), "text", None)
+    board = Board()
+    board.queries({"q": altered.contracts["q"]})
+    assert board.status(datetime.now(UTC)).queries[0].contract == "PRECISION 0.5"
+    # what is kept of it for a run that goes on says the same
+    assert altered.contracts["q"] == Precision(0.5, immediate=True)
+    assert catalog(altered.sql()) == altered
+
+
+@pytest.mark.parametrize(
+    ("item", "whole"),
+    [
+        ("COUNT(*)", True),
+        ("COUNT(rx)", True),
+        ("2 * COUNT(*)", False),
+        ("SUM(rx)", False),
+        ("SUM(port)", False),
+    ],
+)
+def test_counts_are_whole_numbers(item: str, whole: bool) -> None:
+    known = catalog(stream(HUB) + f"CREATE QUERY q AS SELECT {item} AS x FROM LATEST(load) WITH PRECISION 1;")
+    [found] = bounded_form(known.queries["q"], known.streams["load"]).items
+    assert found.whole is whole

@@ -66,6 +66,22 @@ def lines(renderable: RenderableType, width: int = 80) -> list[str]:
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
+def test_what_agents_have_told_is_shown_beside_rows() -> None:
+    # sums are no rows: a stream that is told by sums alone has none, and does not stand still
+    net = StreamStatus(name="net", batch=9, rows=0, updates=1_234, update_rate=5_000.0, watermark=NOON)
+    status = replace(STATUS, streams=(PACKETS, net), queries=())
+    live = lines(screen(status, width=120, height=24), width=120)
+    assert live[0].split()[:5] == ["stream", "rows/s", "updates/s", "lag", "batch"]
+    assert live[1].split()[:3] == ["packets", "457k", "–"]
+    assert live[2].split()[:3] == ["net", "0", "5.00k"]
+    assert [line.split()[:4] for line in lines(summary(status), width=120)[:3]] == [
+        ["stream", "rows", "updates", "batches"],
+        ["packets", "12,345,678", "–", "42"],
+        ["net", "0", "1,234", "9"],
+    ]
+    assert "updates" not in lines(summary(STATUS), width=120)[0]
+
+
 def test_the_live_view_in_80_columns() -> None:
     assert lines(screen(STATUS, width=80, height=24)) == [
         "stream   rows/s    lag   batch  late  watermark  progress",

@@ -110,19 +110,20 @@ class Subset(Standing):
 class Precision:
     """An interval never wider than ``width`` that contains the truth at all times.
 
-    >>> str(Precision(5))
-    'PRECISION 5'
+    >>> str(Precision(5)), str(Precision(5, immediate=True))
+    ('PRECISION 5', 'PRECISION 5')
     """
 
     width: float
     immediate: bool = False
+    """How ALTER QUERY has it reached: an instruction, and nothing that answers promise."""
 
     def __post_init__(self) -> None:
         if not self.width >= 0:
             raise ValueError(f"PRECISION is the width of an interval and at least 0, got {self.width:g}")
 
     def __str__(self) -> str:
-        return f"PRECISION {_number(self.width)}" + (" IMMEDIATE" if self.immediate else "")
+        return f"PRECISION {_number(self.width)}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from slackwater.language.contracts import Contract
+from slackwater.language.contracts import Contract, Precision
 
 
 def quoted_name(name: str) -> str:
@@ -68,13 +68,23 @@ def create_view(name: str, select: str) -> str:
 
 def create_query(name: str, select: str, contract: Contract | str | None = None) -> str:
     """``CREATE QUERY``."""
-    promised = f" WITH {contract}" if contract is not None else ""
+    promised = f" WITH {_written(contract)}" if contract is not None else ""
     return f"CREATE QUERY {quoted_name(name)} AS {select}{promised}"
 
 
 def alter_query(name: str, contract: Contract | str) -> str:
-    """``ALTER QUERY``."""
-    return f"ALTER QUERY {quoted_name(name)} WITH {contract}"
+    """``ALTER QUERY``.
+
+    >>> alter_query("load", Precision(2, immediate=True))
+    'ALTER QUERY `load` WITH PRECISION 2 IMMEDIATE'
+    """
+    return f"ALTER QUERY {quoted_name(name)} WITH {_written(contract)}"
+
+
+def _written(contract: Contract | str) -> str:
+    """A contract with what is to be done about it, which is no part of the promise."""
+    at_once = isinstance(contract, Precision) and contract.immediate
+    return f"{contract} IMMEDIATE" if at_once else str(contract)
 
 
 def drop_query(name: str) -> str:

@@ -60,6 +60,8 @@ class BoundedItem:
     """Over the calls: what it is at a moment."""
     move: Move | None = None
     """Over which sliding time it is taken, and how."""
+    whole: bool = False
+    """Whether it is a whole number: a count, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def bounded_form(step: Step, stream: CreateStream) -> Bounded:
     counted = {s for call in form.calls if call.function == "count" for s in call.signals}
     signals |= {sql: (dict.fromkeys(counted_columns(sql, columns), 0.0), 1.0) for sql in counted}
     moving = [f"a{i}" for i, call in enumerate(form.calls) if call.moves]
+    counts = [f"a{i}" for i, call in enumerate(form.calls) if call.function == "count"]
     extremes = [i for i, call in enumerate(form.calls) if call.function in ("min", "max")]
     items = []
     for place, output in enumerate(step.outputs):
@@ -98,7 +101,8 @@ def bounded_form(step: Step, stream: CreateStream) -> Bounded:
             raise NotLinear(f"{output.name} is an extreme of more than one weighted value")
         if used and len(others) > 1:
             raise NotLinear(f"{output.name} mixes an extreme with other aggregates of values")
-        items.append(BoundedItem(place, used[0] if used else None, sql, move))
+        whole = sql in counts and move is None
+        items.append(BoundedItem(place, used[0] if used else None, sql, move, whole))
     if not items:
         raise NotLinear("it aggregates nothing")
     return Bounded(step, form, tuple(items), signals)

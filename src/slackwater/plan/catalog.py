@@ -12,6 +12,7 @@ from sqlglot import exp
 from slackwater.errors import Position
 from slackwater.language.contracts import Contract, Drift, Precision, Standing
 from slackwater.language.parse import parse
+from slackwater.language.render import alter_query
 from slackwater.language.statements import (
     AlterQuery,
     AnyStatement,
@@ -93,8 +94,7 @@ class Catalog:
         for name, declared in self.declared.items():
             parts.append(declared.sql)
             if isinstance(declared, CreateQuery) and self.contracts[name] != declared.contract:
-                quoted = "`" + declared.name.replace("`", "``") + "`"
-                parts.append(f"ALTER QUERY {quoted} WITH {self.contracts[name]}")
+                parts.append(alter_query(declared.name, self.contracts[name]))
         return ";\n".join(parts) + (";\n" if parts else "")
 
     @classmethod

@@ -336,7 +336,7 @@ class Engine:
         if decision.kind == "end":
             self._reporter.finished(stream)
         else:
-            self._reporter.note(turn, self.sources[stream.lower()], began)
+            self._reporter.note(turn, self.sources[stream.lower()], began, bounds.told if bounds else None)
             self._learnt = self._clocks.seconds()
             self.load.learn(decision, turn, latest, self._learnt - began)
             keeper = self._current[stream.lower()]

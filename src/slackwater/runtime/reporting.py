@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.runtime.board import Board
+from slackwater.runtime.bounds.showing import Told
 from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.status import StreamStatus
@@ -24,8 +25,8 @@ class Reporter:
         self._clocks = clocks
         self._speeds: dict[str, tuple[float, float]] = {}
 
-    def note(self, turn: Work, source: StreamSource, began: float) -> None:
-        """Tell the board how a stream does after a turn."""
+    def note(self, turn: Work, source: StreamSource, began: float, told: Told | None = None) -> None:
+        """Tell the board how a stream does after a turn; ``told`` is what agents have sent of it."""
         stream, state = turn.decision.stream, turn.state
         now = self._clocks.seconds()
         taken = now - began
@@ -52,6 +53,8 @@ class Reporter:
                 progress=source.progress(offsets) if offsets else None,
                 kept=min(1.0, turn.counts.kept / turn.counts.arrived) if turn.counts.arrived else 1.0,
                 level=turn.decision.level if turn.decision.thresholds else 0.0,
+                updates=None if told is None else told.updates,
+                update_rate=0.0 if told is None else told.rate,
             )
         )
 

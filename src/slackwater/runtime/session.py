@@ -90,7 +90,7 @@ class Session(Declarations):
                     shown = catalog.apply(statement.statement) if statement.statement is not None else catalog
                     name = statement.statement.name if statement.statement is not None else statement.name
                     text_of = explain(extend(Plan(), shown), statement.format, name)
-                    explained.append(text_of + self._bounds(statement.format))
+                    explained.append(text_of + self._bounds(statement.format, name))
                     continue
                 stream = isinstance(statement, CreateStream) or (
                     isinstance(statement, Drop) and statement.kind == "stream"
@@ -138,14 +138,14 @@ class Session(Declarations):
 
     def explain(self, format: ExplainFormat = "text", name: str | None = None) -> str:
         """The shared plan, as text, json, dot or svg; as text, of a run also what agents send."""
-        return explain(self.plan, format, name) + self._bounds(format)
+        return explain(self.plan, format, name) + self._bounds(format, name)
 
-    def _bounds(self, format: ExplainFormat) -> str:
+    def _bounds(self, format: ExplainFormat, name: str | None) -> str:
         if self._run is None or format != "text":
             return ""
         engine = self._run.engine
         with engine.lock:
-            lines = [line for keeper in engine.bounds.values() for line in keeper.described()]
+            lines = [line for keeper in engine.bounds.values() for line in keeper.described(name)]
         return "".join(f"\n{line}" for line in lines)
 
     @property

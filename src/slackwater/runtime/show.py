@@ -18,6 +18,8 @@ def show_number(value: int | float | Decimal, *, decimals: int | None = None) ->
 
     >>> show_number(1234567), show_number(1234567.891), show_number(3.14159265), show_number(2.50)
     ('1,234,567', '1,234,568', '3.14159', '2.5')
+    >>> show_number(72.0)
+    '72'
     >>> show_number(1.5e-9), show_number(2e18), show_number(-math.inf), show_number(2.5, decimals=3)
     ('1.5e-09', '2e+18', '−∞', '2.500')
     """

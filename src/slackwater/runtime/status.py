@@ -35,6 +35,10 @@ class StreamStatus:
     state: StreamPhase = "running"
     kept: float = 1.0
     level: float = 0.0
+    updates: int | None = None
+    """Of a stream that agents send: what they have told, of keys and of sums of keys, which are no rows."""
+    update_rate: float = 0.0
+    """Updates a second."""
 
     @property
     def sheds(self) -> bool:

@@ -145,13 +145,19 @@ class _Column:
 def _streams_table(streams: Sequence[StreamStatus], width: int, room: int, *, live: bool) -> RenderableType:
     shown, more = _fitting(streams, room)
     columns = [_Column("stream", [Text(printable(s.name), _stream_style(s)) for s in shown], least=6)]
+    # sums of keys that agents tell are no rows: without these such a stream would seem to stand still
+    told = any(s.updates is not None for s in shown)
     if live:
         columns.append(_numbers("rows/s", [compact(s.rate) for s in shown]))
+        if told:
+            columns.append(_numbers("updates/s", [_told(s, compact(s.update_rate)) for s in shown]))
         columns.append(_numbers("lag", [duration(s.lag_s) for s in shown]))
         batch_times = [duration(None if s.batch_ms is None else s.batch_ms / 1000) for s in shown]
         columns.append(_numbers("batch", batch_times))
     if not live or width >= 100:
         columns.append(_numbers("rows", [show_number(s.rows) for s in shown]))
+        if told:
+            columns.append(_numbers("updates", [_told(s, show_number(s.updates or 0)) for s in shown]))
     if not live:
         columns.append(_numbers("batches", [show_number(s.batch) for s in shown]))
     if live and any(s.sheds for s in shown):
@@ -240,6 +246,11 @@ def _fitting(rows: Sequence[_Row], room: int) -> tuple[Sequence[_Row], int]:
 
 def _numbers(title: str, texts: Sequence[str]) -> _Column:
     return _Column(title, [Text(text) for text in texts], right=True)
+
+
+def _told(stream: StreamStatus, text: str) -> str:
+    """What agents have told; nothing where a stream has none."""
+    return "–" if stream.updates is None else text
 
 
 def _progress(stream: StreamStatus) -> Text:

@@ -192,14 +192,17 @@ class Evaluator:
         ends = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
         middle = ends[0] / 2 + ends[1] / 2
         whole = np.concatenate([np.full(len(h.rows), h.whole) for h in found])
+        # a count is told as a whole number, as it is under every contract
+        counts = query.form.items[item].whole and not np.mod([*ends, middle], 1).any()
+        kind = pa.int64() if counts else pa.float64()
         return AnswerBatch(
             query=query.step.name,
             column=query.outputs()[item].name,
             at=np.concatenate([np.full(len(h.rows), h.at) for h in found]),
             keys=query.keys(rows),
-            value=pa.array(middle, mask=~bounded),
-            low=pa.array(low, mask=~bounded),
-            high=pa.array(high, mask=~bounded),
+            value=pa.array(middle, mask=~bounded).cast(kind),
+            low=pa.array(low, mask=~bounded).cast(kind),
+            high=pa.array(high, mask=~bounded).cast(kind),
             confidence=1.0,
             how="bounded",
             rows=np.concatenate([h.counted for h in found]),

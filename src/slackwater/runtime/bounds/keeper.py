@@ -29,7 +29,7 @@ from slackwater.runtime.bounds.coordinator import Coordinator
 from slackwater.runtime.bounds.evaluating import Evaluator
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
-from slackwater.runtime.bounds.showing import Rates, described
+from slackwater.runtime.bounds.showing import Rates, Told, described
 from slackwater.runtime.bounds.summing import Order, Summing
 from slackwater.runtime.current.asking import Asking
 from slackwater.runtime.current.matrix import Matrix
@@ -136,11 +136,20 @@ class BoundsKeeper:
         if changed or self._turns >= SNAPSHOT_EVERY:
             self._write(work.step, end)
 
-    def described(self) -> list[str]:
-        """What EXPLAIN shows while it runs."""
+    def described(self, name: str | None = None) -> list[str]:
+        """What EXPLAIN shows of a run: of all, of this stream, or of one query that reads it."""
+        asked = None if name is None or name.lower() == self._stream.lower() else name.lower()
+        queries = [q for q in self.queries if asked is None or q.step.name.lower() == asked]
+        if asked is not None and not queries:
+            return []
         now = self.mirror.queue.released
         manner = self._coordinator.tuning.described(self._coordinator.constraints)
-        return described(self._stream, self.mirror, self.queries, self._rates, now, manner)
+        return described(self._stream, self.mirror, queries, self._rates, now, manner)
+
+    @property
+    def told(self) -> Told:
+        """How much agents have sent."""
+        return Told(self.mirror.queue.rows, self._rates.up)
 
     def committed(self) -> None:
         """Make the grants of a turn that is committed, and let the hub forget what is kept here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +15,15 @@ SECONDS = 60.0
 """Over which messages are counted."""
 SHOWN = 5
 """Agents whose messages cost something else that are named."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What agents have sent of a stream: of keys, and of sums of keys."""
+
+    updates: int
+    rate: float
+    """Updates a second."""
 
 
 class Rates:
