@@ -460,6 +460,27 @@ def test_with_a_largest_rate_answers_speak_of_now(lab: Any) -> None:
     assert one.batch(5 * period) == []
 
 
+def test_late_is_what_comes_after_the_tolerance(lab: Any) -> None:
+    one = lab("CREATE QUERY total AS SELECT SUM(rx) AS rx FROM LATEST(load) WITH PRECISION 2;")
+    one.say("h0", 1.0, 0.0)
+    one.say("h1", 1.0, 0.0)
+    one.settle()
+    one.say("h0", 50.0, 0.0)
+    one.batch(SECOND // 10)
+    # behind the newest row, as LATENESS would have it, and waited for all the same
+    one.agent("h1").update("h1", {"rx": 50.0}, at=one.clock() - SECOND // 2)
+    one.batch()
+    assert one.session.engine.state.streams["load"].late == 1
+    (status,) = one.session.status().streams
+    assert status.late == 0
+    # a query that heeds LATENESS has it counted so
+    one.session.sql("CREATE QUERY all AS SELECT SUM(rx) AS rx FROM LATEST(load) WITH EXACT")
+    one.batch()
+    one.batch()
+    (status,) = one.session.status().streams
+    assert status.late == 1
+
+
 WRONG = {
     "no hub": ("USING agents KEY host", ["option hub is missing", "ws://"]),
     "option": (

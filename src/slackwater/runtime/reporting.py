@@ -47,7 +47,7 @@ class Reporter:
                 rate=rate,
                 lag_s=lag,
                 batch_ms=taken * 1000,
-                late=state.late,
+                late=state.late if told is None or told.late is None else told.late,
                 unreadable=state.unreadable,
                 watermark=from_micros(watermark) if abs(watermark) < AFTER_ALL else None,
                 progress=source.progress(offsets) if offsets else None,

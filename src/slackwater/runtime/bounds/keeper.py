@@ -149,7 +149,8 @@ class BoundsKeeper:
     @property
     def told(self) -> Told:
         """How much agents have sent."""
-        return Told(self.mirror.queue.rows, self._rates.up)
+        queue = self.mirror.queue
+        return Told(queue.rows, self._rates.up, None if self._everything else queue.late)
 
     def committed(self) -> None:
         """Make the grants of a turn that is committed, and let the hub forget what is kept here."""

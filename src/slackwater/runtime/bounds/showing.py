@@ -24,6 +24,8 @@ class Told:
     updates: int
     rate: float
     """Updates a second."""
+    late: int | None
+    """Those that came after the tolerance; None where a query heeds LATENESS and not that."""
 
 
 class Rates:
