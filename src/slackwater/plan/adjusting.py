@@ -102,13 +102,11 @@ def _rates(stream: CreateStream) -> tuple[float, ...] | None:
         return None
     columns, own = value_columns(stream), dict(stream.max_rates)
     if other := [name for name in own if name not in columns]:
-        raise _wrong(stream, f"MAX RATE … OF {other[0]}: agents send {', '.join(columns)}")
+        raise Misdeclared(stream, f"MAX RATE … OF {other[0]}: agents send {', '.join(columns)}", "MAX RATE")
     found = {name: own.get(name, stream.max_rate) for name in columns}
     if none := [name for name, rate in found.items() if rate is None]:
-        raise _wrong(
-            stream,
-            f"MAX RATE says nothing of {none[0]}: add one OF {none[0]}, or one without OF for the rest",
-        )
+        what = f"MAX RATE says nothing of {none[0]}: add one OF {none[0]}, or one without OF for the rest"
+        raise Misdeclared(stream, what, "MAX RATE")
     return tuple(rate for rate in found.values() if rate is not None)
 
 
