@@ -43,6 +43,8 @@ _BY_KEY: dict[str, tuple[float, type[np.generic]]] = {
     "unsure": (0, np.int64),
     "summed": (False, np.bool_),
     "withdrawn": (0, np.int64),
+    "begun": (0, np.int64),
+    "left": (0, np.int64),
 }
 
 
@@ -101,6 +103,10 @@ class Belief:
         """By key: whether it is a sum, and no key of the stream."""
         self.withdrawn: Ints = np.empty(0, np.int64)
         """By key: the position at which it was withdrawn; 0: it is there."""
+        self.begun: Ints = np.empty(0, np.int64)
+        """By key: when it was first told of, from which on it counts."""
+        self.left: Ints = np.empty(0, np.int64)
+        """By key: when it was withdrawn, or was there again."""
         self._periods: set[int] | None = None
         """With which bounds shrink; None: it is to be looked for."""
         self._climbs = False
@@ -134,7 +140,8 @@ class Belief:
         self.value[objects], self.centre[objects], self.slope[objects] = values, centre, slope
         self.since[objects] = at
         self._climbs |= bool(slope.any())
-        self.known[key] = True
+        if not self.known[key]:
+            self.known[key], self.begun[key] = True, at
         return objects
 
     def sum_up(self, key: int, told: LiveSum) -> None:
@@ -142,7 +149,8 @@ class Belief:
         if key not in self.live:
             self.live[key] = told
             self._paces = None
-            self.known[told.members] = True
+            fresh = told.members[~self.known[told.members]]
+            self.known[fresh], self.begun[fresh] = True, self.since[key * self.columns]
             self.flipped = True
 
     def end_sum(self, key: int) -> None:
@@ -196,8 +204,9 @@ class Belief:
         for key, told in sums.items():
             by_key[key] = by_key[told.members].sum(axis=0)
 
-    def withdraw(self, keys: Ints, position: int) -> None:
-        """Keys are there no more, from a position of the log on; 0: they are there again."""
+    def withdraw(self, keys: Ints, position: int, at: int) -> None:
+        """Keys are there no more, from a position of the log and a time on; 0: they are there again."""
+        self.left[keys] = at
         self.flipped |= bool(((self.withdrawn[keys] > 0) != (position > 0)).any())
         self.withdrawn[keys] = position
 

@@ -141,7 +141,8 @@ class Coordinator:
         constraints = self.constraints
         self._begins = now
         every = np.arange(belief.size * belief.columns)
-        believed = belief.widths(every, now)
+        # where bounds are padded, answers count what has shrunk just now as it was before, for a while
+        believed = belief.widths(every, now - self._adjusting.lag)
         waiting = belief.asked > 0
         # what only told whether it is there has no width yet that could be shared
         believed = np.where(constraints.shared & (believed >= TOLD), np.inf, believed)

@@ -20,6 +20,9 @@ from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery, Intervals
 from slackwater.runtime.bounds.windows import Windows
 
+Said = dict[tuple[str, int], tuple[Floats, Floats]]
+"""Of items, by query and place: both ends by group, NaN where nothing was said or that there is nothing."""
+
 
 @dataclass(frozen=True)
 class _Held:
@@ -42,7 +45,7 @@ class Evaluator:
         self.reweighed = False
         self._low: Floats = np.empty(0)
         self._high: Floats = np.empty(0)
-        self._said: dict[tuple[str, int], tuple[Floats, Floats]] = {}
+        self._said: Said = {}
         self._parts: set[tuple[str, int]] = set()
         """Items over a sliding time of which the last that was told was not of all of it."""
         self._fresh = {q.step.name for q in queries}
@@ -51,7 +54,9 @@ class Evaluator:
         if before is not None:
             same = {q.step.name for q in queries if any(q.step == b.step for b in before.queries)}
             self._fresh -= same - before._fresh
+            altered = {q.step.name for q in queries if any(_differ_in_width(q, b) for b in before.queries)}
             self._said = {k: v for k, v in before._said.items() if k[0] in same}
+            self._said |= _standing({k: v for k, v in before._said.items() if k[0] in altered})
             self._low, self._high = before._low, before._high
             self._parts = {k for k in before._parts if k[0] in same}
 
@@ -77,11 +82,18 @@ class Evaluator:
         ]
 
     def replay(self, mirror: Mirror, time: int, adjusting: Adjusting) -> None:
-        """Carry the mirror on to a time up to which all has been delivered: only windows take notice."""
-        said, self._said = self._said, {}
+        """Carry the mirror on to a time up to which all has been delivered.
+
+        Windows take notice, and so it is known of which groups something stands: all is said again, and of
+        those that have nothing any more, that.
+        """
         for _ in self._advanced(mirror, time, adjusting):
             """Delivered before."""
-        self._said = said
+        if mirror.queue.released > 0:
+            self._refresh(mirror, mirror.queue.released, adjusting)
+            for query in self.queries:
+                self._changed(query, np.arange(query.matrix.size), mirror.queue.released)
+        self._said = _standing(self._said)
 
     def _advanced(self, mirror: Mirror, time: int, adjusting: Adjusting) -> Iterator[tuple[int, int, _Held]]:
         belief = mirror.belief
@@ -215,3 +227,14 @@ class Evaluator:
 def _pad(belief: Belief, objects: Ints | slice, adjusting: Adjusting) -> Floats | float:
     """By how much the bounds of objects are widened on either side."""
     return adjusting.padding / 2 * belief.paces()[objects] if adjusting.padding else 0.0
+
+
+def _differ_in_width(query: BoundedQuery, before: BoundedQuery) -> bool:
+    """Whether a query is another one with a new precision, and nothing else."""
+    return query.step != before.step and query.step == replace(before.step, contract=query.step.contract)
+
+
+def _standing(said: Said) -> Said:
+    """What was said of items that are all to be said again: of those without a value, that there was one."""
+    ends = {name: np.where(np.isnan(low), np.nan, np.inf) for name, (low, _) in said.items()}
+    return {name: (low, low.copy()) for name, low in ends.items()}

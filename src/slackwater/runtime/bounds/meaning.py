@@ -68,6 +68,12 @@ class Means:
             rest.append(Weighed(csr_array((entries.data[alone], at), shape=shape), np.zeros(len(codes))))
         return Means(cover, told, np.unique(cover.key[cover.told >= 0]), row, key, rest)
 
+    def young(self, begun: Ints, since: int) -> Ints:
+        """Rows with a key that counts only after a time: its agent may have taken it in before."""
+        inside = self.cover.told >= 0
+        found: Ints = np.unique(self.cover.row[inside & (begun[self.cover.key] > since)])
+        return found
+
 
 class Rest:
     """What keys come to over the window that are in no mean yet, each by itself and since it came.

@@ -212,12 +212,12 @@ class Mirror:
             return np.empty(0, np.int64)
         agent = self._agent(what["agent"])
         if event.kind == "withdrawn":
-            return self._withdrawn(np.array(what["numbers"], np.int64), position)
+            return self._withdrawn(np.array(what["numbers"], np.int64), position, event.at)
         if event.kind == "keys":
             numbers = np.array(what["numbers"], np.int64)
             # who announces a key that was withdrawn has it again
             gone = self.belief.withdrawn[numbers]
-            self.belief.withdraw(numbers[(gone > 0) & (gone < position)], 0)
+            self.belief.withdraw(numbers[(gone > 0) & (gone < position)], 0, event.at)
             keys = numbers[self.owner[numbers] != agent.place]
             others = keys[self.owner[keys] >= 0]
             if len(others) and self.belief.live:
@@ -250,10 +250,10 @@ class Mirror:
         self._vouch(keys)
         return self.belief.objects(keys).ravel()
 
-    def _withdrawn(self, numbers: Ints, position: int) -> Ints:
+    def _withdrawn(self, numbers: Ints, position: int, at: int) -> Ints:
         """Keys that somebody at the hub has withdrawn, but for those that were told of since."""
         keys = numbers[(self.told[numbers] < position) & (self.taken[numbers] < position)]
-        self.belief.withdraw(keys, position)
+        self.belief.withdraw(keys, position, at)
         return self.belief.objects(keys).ravel()
 
     def _doubt(self, keys: Ints, at: int) -> None:
@@ -303,7 +303,7 @@ class Mirror:
         objects = self.belief.row(key, values, centre, slope, at)
         self.told[key] = position
         if position > self.belief.withdrawn[key]:
-            self.belief.withdraw(np.array([key]), position if rides.get("g") else 0)
+            self.belief.withdraw(np.array([key]), position if rides.get("g") else 0, at)
         if self.belief.unsure[key]:
             self._vouch(np.array([key]))
         self.updates[key] += 1

@@ -308,10 +308,16 @@ class BoundedQuery:
         """
         rows, ceilings = [], []
         width = self.granted_width(self.contract.width if promised is None else promised)
-        for item in self._asked:
+        for place, item in enumerate(self._asked):
             weights = item.weights
             if cover is not None:
                 weights = cover.applied(weights, len(self._columns))
+            if self.means is not None and cover is self.means.cover:
+                # a mean is needed for as long as it is told, even if all of its keys have gone
+                inside = np.isin(weights.indices // len(self._columns), cover.sums)
+                own = (np.where(inside, 0.0, weights.data), weights.indices, weights.indptr)
+                weights = csr_array(csr_array(own, shape=weights.shape) + self.means.told[place].weights)
+                weights.eliminate_zeros()
             entries = weights.tocoo()
             if sums_only and cover is not None:
                 by_sum = np.isin(entries.coords[1] // len(self._columns), cover.sums)

@@ -231,7 +231,11 @@ class Summing:
                 after = query.covered(serving, query.lenient or 0)
                 told = query.means.cover.told
                 then = np.full(len(told), -1) if after is None else after.told
-                needed |= set(np.unique(told[(told >= 0) & (then < 0)]).tolist())
+                keys = query.means.cover.key
+                # but for keys that went before the window began: those are nothing, told or not
+                left = belief.left[keys] + (query.lenient or 0) <= mirror.queue.released
+                left &= ~belief.here[keys]
+                needed |= set(np.unique(told[(told >= 0) & (then < 0) & ~left]).tolist())
             if query.cover is None or query.ready:
                 continue
             after = query.covered(serving)

@@ -91,7 +91,8 @@ class Windows:
                         away = np.repeat(belief.unsure > 0, belief.columns)
                         bounds = unbounded(low, high, away)
                         ends = rest.over(query.means, name[1], over.at, len(over.low), bounds)
-                        over = _narrower(over, ends)
+                        young = query.means.young(belief.begun, over.at - self._held[name].size)
+                        over = _narrower(over, ends, young[young < len(over.low)])
                     yield place, name[1], over
 
     def to_parts(self) -> tuple[dict[str, npt.NDArray[np.generic]], list[list[Any]]]:
@@ -121,17 +122,19 @@ class Windows:
                     self._rests[(query, item, what)].load(beside, times[2])
 
 
-def _narrower(over: Over, ends: Ends) -> Over:
+def _narrower(over: Over, ends: Ends, young: Ints) -> Over:
     """What both what bounds have been and means say of a window.
 
     A mean counts what was not there as 0; where a group had no value for a part of the time, its mean is that
-    of the rest. For how long it had one is known exactly, if all of the window is.
+    of the rest. For how long it had one is known exactly, if all of the window is. ``young`` are groups with
+    keys that count for a part of it only: of those, means say too much.
     """
     if not over.whole:
         return over
     low, high, constant = ends
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = low / over.there + constant, high / over.there + constant
+    low[young] = high[young] = np.nan
     there = ~np.isnan(over.low)
     least = np.where(there, np.fmax(over.low, low), np.nan)
     return over._replace(low=least, high=np.where(there, np.fmin(over.high, high), np.nan))
