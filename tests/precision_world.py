@@ -1,7 +1,7 @@
 """A world of agents, a hub and a coordinator without sockets, Spark or real time, and what is true in it.
 
-Agents are the real ones but for their connection, the hub's registry is the real one but for its disk, and the
-driver does what `BoundsKeeper.turn` does. All times are of one simulated clock; every agent's own is a little
+Agents are the real ones but for their connection, the hub is the real one but for its sockets
+(`precision_hub.py`), and the driver does what `BoundsKeeper.turn` does. All times are of one simulated clock; every agent's own is a little
 off. Whatever happens at the sources is noted, so that every answer can be judged in the end.
 """
 
@@ -14,17 +14,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from sqlglot import exp, parse_one
 
+from precision_hub import Hub, Link
 from slackwater.edge.agent_state import AgentState
-from slackwater.edge.batches import batch_fields
 from slackwater.edge.filters import Filters
-from slackwater.edge.registry import NOBODY, Registry
-from slackwater.edge.terms import Terms, TermsOf, checked_terms
+from slackwater.edge.terms import Terms, TermsOf
 from slackwater.edge.widths import Grants, width_at
 from slackwater.language.contracts import Precision
 from slackwater.language.dialect import SparkText
@@ -157,7 +157,12 @@ QUERIES: dict[str, Asked] = {
 
 def of_key(sql: str, row: Row) -> Any:
     """The value of an expression over the columns of a key."""
-    return _value(parse_one(sql, dialect=SparkText), row)
+    return _value(_parsed(sql), row)
+
+
+@lru_cache(1_000)
+def _parsed(sql: str) -> Any:
+    return parse_one(sql, dialect=SparkText)
 
 
 def _value(node: Any, row: Row) -> Any:
@@ -206,182 +211,6 @@ def entries(step: CurrentStep, names: Sequence[Sequence[Any]], first: int, key: 
                     entry[f"w{i}_{j}"] = weight if counts else None
         found.append(entry)
     return pa.Table.from_pylist(found) if found else pa.table({})
-
-
-# the hub
-
-
-class Link:
-    """A connection: first in, first out both ways, until it is cut."""
-
-    def __init__(self, world: World, site: Site, hello: Row) -> None:
-        self.world, self.site = world, site
-        self.incarnation, self.applied, self.granted = hello["incarnation"], hello["applied"], hello["keys"]
-        self.sign = world.now
-        self.up = True
-        """Whether messages get through."""
-        self.ended = False
-        """Whether the hub knows that it is gone."""
-        self.welcomed = False
-        self._last = {"up": 0, "down": 0}
-        self._pending: set[int] = set()
-        self._covered = self._told_covered = -1
-        self._sending = False
-        self._told_sums: list[Any] | None = None
-
-    def carry(self, way: str, message: Row, take: Callable[[Row], None]) -> None:
-        """Let a message arrive later, after those before it."""
-        world = self.world
-        at = max(world.now + world.delay(), self._last[way])
-        self._last[way] = at
-        message = json.loads(json.dumps(message))
-        world.at(at, lambda: take(message) if self.up else None)
-
-    def to_hub(self, message: Row) -> None:
-        self.carry("up", message, self._take)
-
-    def _take(self, message: Row) -> None:
-        hub = self.world.hub
-        self.sign = self.world.now
-        record = hub.registry.agents[self.site.name]
-        if message["type"] == "keys":
-            assert message["first"] == len(record.numbers)
-            numbers = hub.registry.number_keys(self.site.name, message["keys"])
-            terms = checked_terms(message, len(COLUMNS))
-            hub.append("keys", agent=self.site.name, keys=message["keys"], numbers=numbers, **terms)
-            self.cover(message["first"], len(record.numbers))
-            self.sums()
-            return
-        if message["number"] > record.received:
-            assert message["number"] == record.received + 1
-            fields = batch_fields(message, len(COLUMNS), record.numbers)
-            position = hub.append("batch", agent=self.site.name, number=message["number"], **fields)
-            self.world.logged(self.site, self.incarnation, message, position)
-        self.carry("down", {"number": message["number"]}, self.site.received)
-
-    def sums(self) -> None:
-        """What `Deliveries._send_sums` does."""
-        told = [list(t) for t in self.world.hub.registry.sums_of(self.site.name)]
-        if told != self._told_sums:
-            self._told_sums = told
-            self.carry("down", {"sums": told}, self.site.make_sums)
-
-    def cover(self, first: int, end: int) -> None:
-        """What `AgentConnection._cover` does."""
-        table = self.world.hub.registry.grants
-        numbers = np.asarray(self.world.hub.registry.agents[self.site.name].numbers)[first:end].copy()
-        had = table.objects(numbers[: max(0, self.granted - first)])
-        had = had[table.positions(had) > self.applied]
-        self.send(np.concatenate([had, table.objects(numbers[max(0, self.granted - first) :])]), end)
-
-    def send(self, objects: np.ndarray, covered: int | None = None) -> None:
-        """Grants are to be sent: the newest, whenever that is."""
-        self._pending.update(objects.tolist())
-        self._covered = self._covered if covered is None else covered
-        if not self._sending and (self._pending or self._covered > self._told_covered):
-            self._sending = True
-            self.world.at(self.world.now + self.world.dallying(), self._send)
-
-    def _send(self) -> None:
-        self._sending = False
-        if not self.up or self.ended:
-            return
-        registry = self.world.hub.registry
-        objects = np.array(sorted(self._pending), np.int64)
-        self._pending.clear()
-        objects = objects[np.argsort(registry.grants.positions(objects), kind="stable")]
-        size = self.world.per_message
-        parts = [objects[f : f + size] for f in range(0, max(1, len(objects)), size)]
-        for index, part in enumerate(parts):
-            owner, local = registry.holders(part // len(COLUMNS))
-            mine = owner == registry.agents[self.site.name].place
-            message = registry.grants.message(part[mine], local[mine])
-            last = {"keys": self._covered} if index == len(parts) - 1 else {}
-            self.carry("down", {**message, **last}, self.site.granted)
-        self._told_covered = self._covered
-
-    def lose(self) -> None:
-        """The hub notices that it is gone."""
-        if not self.ended:
-            self.ended, self.up = True, False
-            self.world.hub.append(
-                "lost", agent=self.site.name, incarnation=self.incarnation, since=self.sign, clean=False
-            )
-            if self.world.hub.links.get(self.site.name) is self:
-                del self.world.hub.links[self.site.name]
-
-
-class Hub:
-    """A log in memory, and who is connected."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.registry = Registry()
-        self.log: list[Row] = []
-        self.end = 1
-        self.links: dict[str, Link] = {}
-        self.joined: list[tuple[int, str]] = []
-        """Where incarnations have joined."""
-
-    def append(self, kind: str, *, span: int = 1, **fields: Any) -> int:
-        entry = json.loads(
-            json.dumps({"position": self.end, "kind": kind, "received": self.world.now, **fields})
-        )
-        self.registry.apply(entry)
-        self.log.append(entry)
-        self.end += span
-        return entry["position"]
-
-    def read(self, first: int, end: int) -> list[Row]:
-        return [e for e in self.log if first <= e["position"] < end]
-
-    def join(self, link: Link) -> None:
-        name = link.site.name
-        if name in self.links:
-            self.links[name].lose()
-        received, keys = self.registry.known(name, link.incarnation)
-        link.granted = min(link.granted, keys)
-        self.links[name] = link
-        paid = {} if link.site.cost == 1 else {"cost": link.site.cost}
-        position = self.append("joined", agent=name, incarnation=link.incarnation, keys=keys, **paid)
-        self.joined.append((position, link.incarnation))
-        welcome = {"received": received, "keys": keys, "log": "one", "declared": self.registry.declared}
-        welcome["declared"] = self.registry.declared.message()
-        link.carry("down", welcome, link.site.welcome)
-        link.cover(0, keys)
-        link.sums()
-
-    def form(self, order: Order) -> int:
-        """What `Stream.form` does; the position after it."""
-        for members in order.members:
-            self.registry.check_sum(order.agent, members)
-        fields = {"members": order.members, "scope": order.scope, "dropped": order.dropped}
-        fields["window"] = order.window
-        self.append("sums", span=max(1, len(order.members)), agent=order.agent, generation=1, **fields)
-        if order.agent in self.links:
-            self.links[order.agent].sums()
-        return self.end
-
-    def grant(self, grants: Grants) -> int:
-        """What `Stream.grant` does; the position after the last of them."""
-        now = self.world.now
-        fields = {
-            "key": grants.key.tolist(),
-            "column": grants.column.tolist(),
-            "width": [None if math.isinf(w) else w for w in grants.width.tolist()],
-            "start": [max(start, now) for start in grants.start.tolist()],
-            "shrink": grants.shrink.tolist(),
-            "period": grants.period.tolist(),
-        }
-        assert (grants.width >= 0).all()
-        self.append("grants", span=len(grants), generation=1, **fields)
-        owner, _ = self.registry.holders(grants.key)
-        objects = grants.key * len(COLUMNS) + grants.column
-        for place in np.unique(owner[owner != NOBODY]).tolist():
-            link = self.links.get(self.registry.agent_names[place])
-            if link is not None:
-                link.send(objects[owner == place])
-        return self.end
 
 
 # agents
@@ -476,6 +305,7 @@ class Site:
 
     def die(self) -> None:
         assert self.state is not None
+        self.world.deaths.append((self.clock, self.state.incarnation))
         for key in self.keys:
             self.world.watched[key].breaks.append((self.clock, self.name, self.state.incarnation))
         for noted in self.world.sums.values():
@@ -488,16 +318,22 @@ class Site:
         if self.state is None or (self.link is not None and self.link.up and not self.link.ended):
             return
         link = self.link = Link(self.world, self, self.state.hello())
-        self.world.at(
-            self.world.now + self.world.delay(), lambda: self.world.hub.join(link) if link.up else None
-        )
+        self.world.at(self.world.now + self.world.delay(), lambda: self._reach(link))
+
+    def _reach(self, link: Link) -> None:
+        if link.up and self.world.hub.up:
+            link.join()
+        elif link.up:
+            # nobody is there: it is tried again
+            link.up = False
+            self.world.at(self.world.now + SECOND, self.connect)
 
     def cut(self) -> None:
         """The connection breaks; the hub notices some time later."""
         link = self.link
         if link is not None and link.up:
             link.up = False
-            if self.world.hub.links.get(self.name) is link:
+            if link.connection is not None and not link.ended:
                 self.world.at(self.world.now + self.world.noticing(), link.lose)
 
     # values
@@ -530,21 +366,19 @@ class Site:
 
     # the hub's messages
 
-    def welcome(self, message: Row) -> None:
-        self.link.welcomed = True
-        assert self.state.welcome(message, self.clock)
-        self._acted()
-
-    def granted(self, message: Row) -> None:
-        self.state.grants(message, self.clock)
-        self._acted()
-
-    def make_sums(self, message: Row) -> None:
-        self.state.make_sums(message, self.clock)
-        self._acted()
-
-    def received(self, message: Row) -> None:
-        self.state.outbox.acknowledge(message["number"])
+    def heard(self, message: Row) -> None:
+        """What `Uplink` does with a message."""
+        state = self.state
+        if message["type"] == "welcome":
+            self.link.welcomed = True
+            assert state.welcome(message, self.clock)
+        elif message["type"] == "grants":
+            state.grants(message, self.clock)
+        elif message["type"] == "sums":
+            state.make_sums(message, self.clock)
+        else:
+            assert message["type"] == "received"
+            state.outbox.acknowledge(message["number"])
         self._acted()
 
     def _acted(self) -> None:
@@ -661,6 +495,8 @@ class Driver:
         self.others = False
         """Whether a query needs every row."""
         self.granted = world.hub.end
+        self.cut_off = False
+        """Whether a request may have failed, since the hub stopped."""
         self.grants = Grants.none()
         self.summing = Summing(self.manner, self.coordinator.tuning)
         self.orders: list[Order] = []
@@ -721,9 +557,13 @@ class Driver:
         self.evaluator.weigh(self.mirror.belief)
         return True
 
-    def turn(self) -> None:
+    def turn(self, end: int, time: int) -> None:
+        """A batch of the log up to an end, which was that at a time."""
         world = self.world
-        end, time = world.hub.end, world.now
+        if self.cut_off:
+            # whether what was asked for was carried out shows when the log is read on
+            self.granted = max(min(self.granted, end), world.hub.end)
+            self.cut_off = False
         world.reading = end
         changed = self._follow() or self.asks
         self.asks = False
@@ -759,6 +599,7 @@ class Driver:
         if changed or self.turns % 8 == 0:
             self.kept = self._parts()
         widths = {s.name: s.contract.width for s in self.catalog.queries.values() if _precise(s)}
+        world.turns.append((self.mirror.queue.released, end, frozenset(widths)))
         for batch in batches:
             self._deliver(batch, end, widths[batch.query])
 
@@ -789,6 +630,9 @@ class Driver:
     def commit(self) -> None:
         grants, self.grants = self.grants, Grants.none()
         orders, self.orders = self.orders, []
+        if not self.world.hub.up:
+            self.cut_off = True
+            return
         for order in orders:
             self.granted = self.world.hub.form(order)
         if len(grants):
@@ -821,8 +665,11 @@ class World:
         start: str = "",
         sums: str = "measured",
         tuned: bool = False,
+        slow_disk: bool = False,
     ) -> None:
         self.seed = seed
+        self.slow_disk = slow_disk
+        self._disk = np.random.default_rng((seed, 7))
         self.rng = np.random.default_rng(seed)
         self.now = BEGIN
         self.per_message = per_message
@@ -842,6 +689,13 @@ class World:
         """What happened to sums, by their numbers."""
         self.under_way: dict[tuple[str, int, int], list[Told]] = {}
         self.reading = 0
+        self.sites: list[Site] = []
+        self.deaths: list[tuple[int, str]] = []
+        """When processes died, by their agent's clock, and their incarnations."""
+        self.turns: list[tuple[int, int, frozenset[str]]] = []
+        """Of every turn: up to which time all was released, the end of the log, and the queries."""
+        self._placed: list[tuple[int, tuple[str, int, int], Told]] = []
+        """Where rows are in the log."""
         self.hub = Hub(self)
         self.hub.append("declared", key=["host", "rack", "k"], columns=list(COLUMNS))
         clause = "" if rate is None else f" MAX RATE {rate:g} PER SECOND"
@@ -861,6 +715,9 @@ class World:
         ]
         self.driver = Driver(self, self.catalog, None)
         self._walks: dict[Key, tuple[Any, ...]] = {}
+        self._kinds: dict[Key, str] = {}
+        self.flickering = True
+        """Whether values of some keys come and go."""
         self._hosts = 0
 
     # time
@@ -881,6 +738,16 @@ class World:
             return int(self.rng.integers(0, 8 * SECOND))
         return int(self.rng.integers(0, 200_000))
 
+    def writing(self) -> int:
+        """How long the disk takes."""
+        return int(self._disk.integers(0, 120_000)) if self.slow_disk else 0
+
+    def soon(self, wait: int, what: Callable[[], None]) -> None:
+        if wait:
+            self.at(self.now + wait, what)
+        else:
+            what()
+
     def noticing(self) -> int:
         return int(self.rng.integers(10_000, 6 * SECOND))
 
@@ -900,7 +767,8 @@ class World:
     def ask(self, name: str, width: float) -> None:
         self.sql(f"CREATE QUERY {name} AS {QUERIES[name].sql} WITH PRECISION {width:g}")
 
-    def add_key(self, site: Site) -> Key:
+    def add_key(self, site: Site, kind: str = "") -> Key:
+        """A key whose values change as its kind says; without one they walk, some of them with a trend."""
         self._hosts += 1
         rng = self.rng
         rack, k = f"r{rng.integers(0, 2)}", int(rng.choice([-2, -1, 1, 2, 3]))
@@ -909,6 +777,7 @@ class World:
         trend = tuple(float(t) for t in rng.choice([0.0, 0.0, 1.0, -1.0], len(COLUMNS)))
         levels = tuple(float(v) for v in rng.normal(0, 50, len(COLUMNS)))
         self._walks[key] = (scale, trend, levels)
+        self._kinds[key] = kind
         site.change(key, list(levels))
         self._step_later(key)
         return key
@@ -933,6 +802,8 @@ class World:
         for column, value in enumerate(values):
             if self.rough and self.rate is None and self.rng.random() < 0.01:
                 values[column] = NAN if not math.isnan(value) else levels[column]
+            elif self._kinds[key]:
+                values[column] = self._moved(key, column, value, seconds)
             elif not math.isnan(value):
                 if self.rate is not None:
                     step = self.rng.uniform(-1, 1) * self.rate_of(key, column) * seconds
@@ -945,10 +816,32 @@ class World:
         site.change(key, values)
         self._step_later(key)
 
+    def _moved(self, key: Key, column: int, value: float, seconds: float) -> float:
+        """The next value of a key of a kind."""
+        kind, (scale, level) = self._kinds[key], (self._walks[key][i][column] for i in (0, 2))
+        chance = self.rng.random()
+        if kind == "flickers" and self.flickering and self.rate is None and chance < 0.2:
+            return level if math.isnan(value) else NAN
+        if math.isnan(value):
+            return value
+        steps = {
+            "stays": 0.0,
+            "jumps": 20 * scale * self.rng.normal() if chance < 0.1 else 0.0,
+            "swings": (level + scale if value <= level else level - scale) - value,
+            "drifts": scale * seconds,
+            "walks": scale * self.rng.normal(),
+            "flickers": scale * self.rng.normal(),
+        }
+        most = math.inf if self.rate is None else 0.999 * self.rate_of(key, column) * seconds
+        return value + max(-most, min(most, steps[kind]))
+
     def start_batches(self) -> None:
         def batch() -> None:
-            self.driver.turn()
+            self.hub.request(answered, lambda: self.at(self.now + SECOND // 4, batch))
+
+        def answered(end: int, time: int) -> None:
             driver = self.driver
+            driver.turn(end, time)
             # grants go out after the commit, if the driver still lives then
             self.at(self.now + int(self.rng.integers(1_000, 150_000)), lambda: self._commit(driver))
             self.at(self.now + 150_001 + int(self.rng.exponential(0.6) * SECOND), batch)
@@ -962,6 +855,13 @@ class World:
     def restart_driver(self) -> None:
         self.driver = self.driver.again()
 
+    def restart_hub(self, seconds: float, *, clean: bool = False, torn: float = 0.0) -> None:
+        """The hub stops, and starts again later; of what it was writing a share is on disk."""
+        if self.hub.up:
+            self.hub.stop(clean, torn)
+            self.driver.cut_off = True
+            self.at(self.now + int(seconds * SECOND), self.hub.start)
+
     def cut(self, site: Site, seconds: float) -> None:
         site.cut()
         self.at(self.now + int(seconds * SECOND), site.connect)
@@ -974,8 +874,8 @@ class World:
 
     def forget(self, site: Site) -> None:
         """What `OperatorConnection` does when it is told to withdraw what nobody answers for."""
-        if site.name in self.hub.registry.agents:
-            numbers = self.hub.registry.unclaimed(site.name)
+        known = self.hub.up and site.name in self.hub.registry.agents
+        if known and (numbers := self.hub.registry.unclaimed(site.name)):
             self.hub.append("withdrawn", agent=site.name, numbers=numbers)
 
     def take_over(self, key: Key, other: Site) -> bool:
@@ -1004,11 +904,20 @@ class World:
         for number, at in zip(rows["key"], rows["at"], strict=True):
             for told in self.under_way.pop((incarnation, number, at), ()):
                 told.position = position
+                self._placed.append((position, (incarnation, number, at), told))
                 ended = [e for e in self.hub.log if told.of_sum in e.get("dropped", ())]
                 if told.of_sum is not None and ended and ended[0]["received"] <= at:
                     # it had ended before this was so
                     for noted in self.watched.values():
                         noted.told = [t for t in noted.told if t is not told]
+
+    def lost_from(self, end: int) -> None:
+        """The log has lost all from a position on: rows are on their way again."""
+        for position, name, told in self._placed:
+            if position >= end:
+                told.position = None
+                self.under_way.setdefault(name, []).append(told)
+        self._placed = [placed for placed in self._placed if placed[0] < end]
 
     # what must hold
 
@@ -1123,6 +1032,11 @@ class World:
             self.run(min(float(self.rng.exponential(2.0)) + 0.01, (until - self.now) / SECOND + 0.001))
             self._mishap()
         self.rough = False
+        self.quiet()
+
+    def quiet(self) -> None:
+        """Everybody is back and everything is asked for at once, from now on; no value comes or goes."""
+        self.flickering = False
         for name, step in self.catalog.queries.items():
             # what would get there in time by shrinking alone is there at once
             if _precise(step):
@@ -1171,11 +1085,10 @@ class World:
             self.restart_driver()
         elif kind == "gone" and self.rate is None:
             # what comes and goes is bounded by no rate
-            self._come_and_go()
+            self.come_and_go(list(self.watched)[int(self.rng.integers(0, len(self.watched)))])
 
-    def _come_and_go(self) -> None:
+    def come_and_go(self, key: Key) -> None:
         """A key is withdrawn, or one that was comes back."""
-        key = list(self.watched)[int(self.rng.integers(0, len(self.watched)))]
         noted = self.watched[key]
         last = max([noted.times[-1], *(t for t, _ in noted.gone)])
         if noted.site.clock <= last:

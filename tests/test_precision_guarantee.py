@@ -136,7 +136,9 @@ def test_a_tighter_precision_narrows_first_and_a_looser_one_grows() -> None:
     world.start_batches()
     world.run(15)
     # what was granted before is believed
-    while world.driver.mirror.queue.granting or world.driver.first < world.hub.end:
+    while (
+        world.driver.mirror.queue.granting or world.driver.first < world.hub.end or len(world.driver.grants)
+    ):
         world.run(0.1)
     world.sql("ALTER QUERY plain WITH PRECISION 8 IMMEDIATE")
     spent = []

@@ -181,7 +181,7 @@ def test_who_is_away_is_not_vouched_for_and_comes_back_with_a_whole_window() -> 
     for said in found:
         if said.at > BEGIN + 25 * SECOND:
             assert said.low <= truth(world, said) <= said.high, said
-    assert any(s.low is None and s.at > BEGIN + 30 * SECOND for s in world.said)
+    assert any(s.low is None and s.at > BEGIN + 28 * SECOND for s in world.said)
     last = [s for s in world.said if s.at > BEGIN + 80 * SECOND]
     assert last
     assert all(s.met for s in last)

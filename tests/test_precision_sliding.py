@@ -129,7 +129,7 @@ def test_they_are_in_trouble_too_and_after_the_driver_has_started_again(seed: in
         world.run(4)
         world.restart_driver()
         world.run(7)
-    world.run(10)
+    world.run(13)
     assert judged(world) > 100
     # a restart loses nothing of the windows
     late = [s for s in world.said if s.query in SLID and s.at > BEGIN + 60 * SECOND]

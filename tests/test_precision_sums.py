@@ -334,7 +334,7 @@ def peopled(seed: int, **how: Any) -> World:
 @pytest.mark.usefixtures("only_sums")
 @pytest.mark.parametrize(
     ("seed", "allocation", "rate"),
-    [(0, "curves", None), (1, "burden", None), (2, "uniform", None), (4, "burden", 0.5), (9, "curves", 0.5)],
+    [(0, "curves", None), (1, "burden", None), (2, "uniform", None), (2, "burden", 0.5), (9, "curves", 0.5)],
 )
 def test_every_answer_holds_the_truth_through_sums(seed: int, allocation: str, rate: float | None) -> None:
     world = peopled(seed, allocation=allocation, rate=rate)
