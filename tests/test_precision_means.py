@@ -168,6 +168,29 @@ def test_answers_hold_the_mean_of_the_truth(seed: int, name: str) -> None:
     assert all(s.met and s.low <= truth(world, s) <= s.high for s in late)
 
 
+def stood(world: World, said: Said) -> float:
+    """For which share of a window some key counted."""
+    known = min(t.at for noted in world.watched.values() for t in noted.told)
+    return min(1.0, (said.at - known) / SIZE)
+
+
+@pytest.mark.usefixtures("lenient")
+@pytest.mark.parametrize("every", [1.5, 3.0])
+def test_a_mean_holds_nothing_of_the_time_before_its_keys_counted(every: float) -> None:
+    world = peopled(3)
+    world.ask("mean", 6)
+    # a slow driver: agents have values long before they are granted widths
+    for _ in range(round(36 / every)):
+        world.run(every)
+        world.driver.turn()
+        world.driver.commit()
+    assert world.driver.evaluator.queries[0].ready
+    whole = [said for said in world.said if said.met]
+    assert min(stood(world, said) for said in whole) < 1
+    for said in whole:
+        assert said.low <= truth(world, said) / stood(world, said) <= said.high
+
+
 @pytest.mark.usefixtures("lenient")
 def test_who_is_away_is_not_vouched_for_and_comes_back_with_a_whole_window() -> None:
     world = peopled(5)

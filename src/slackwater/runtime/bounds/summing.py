@@ -176,6 +176,8 @@ class Summing:
                 members = structure.members(group)
                 place = int(mirror.announced[members[0]])
                 settled = now - self._keys.get(place, (0, 0))[1] >= SETTLING
+                # a mean that began before its keys count would hold what is not theirs yet
+                settled &= bool(mirror.belief.known[members].all())
                 wants = [Wanted(place, names[place], members, window=window, in_use=True)]
                 if not self._live(mirror, wants[0]):
                     # what tells a part of them does so until all of them are told together
