@@ -253,7 +253,7 @@ PLAIN = (
     ),
     Experiment(
         "precision-live",
-        "200 agents, a hub, Spark and five queries, each killed in turn: answers against the truth.",
+        "200 agents, a hub, Spark and seven queries, each killed in turn: answers against the truth.",
         "precision_live",
         "precision_plots",
         "plot_live",

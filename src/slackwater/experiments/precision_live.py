@@ -1,6 +1,7 @@
-"""The live run: agents in processes of their own, a hub, Spark and five queries; each of them killed in turn.
+"""The live run: agents in processes of their own, a hub, Spark and seven queries, each killed in turn.
 
-What the agents offer is written down where it is offered; every answer that says ``met`` is held against it.
+Meanwhile constraints are altered, keys are withdrawn and come back. What the agents offer is written down
+where it is offered; every interval is held against it for as long as it stands.
 """
 
 from __future__ import annotations
@@ -16,21 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.progress import Progress
 
 from slackwater.experiments.precision_live_check import Checked, checked
+from slackwater.experiments.precision_live_driver import PATIENCE_S
+from slackwater.experiments.precision_live_queries import QUERIES, altered, script
 from slackwater.experiments.precision_simulation import Results
-
-SQL = """
-CREATE STREAM load (ts TIMESTAMP, host STRING, site STRING, rx DOUBLE)
-  USING agents OPTIONS (hub '{hub}') KEY (host, site) TIMESTAMP BY ts TOLERANCE 1 SECOND;
-CREATE QUERY total AS SELECT SUM(rx) AS total FROM LATEST(load) WITH PRECISION {total};
-CREATE QUERY mean AS SELECT AVG(rx) AS mean FROM LATEST(load) WITH PRECISION {mean};
-CREATE QUERY by_site AS SELECT site, SUM(rx) AS rx FROM LATEST(load) GROUP BY site WITH PRECISION {site};
-CREATE QUERY top AS SELECT MAX(rx) AS top FROM LATEST(load) WITH PRECISION 40;
-CREATE QUERY first AS SELECT SUM(0.5 * rx) AS half FROM LATEST(load) WHERE host < 'h020' WITH PRECISION 60;
-"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(agents=12, processes=2, part=6.0)
+QUICK = Sizes(agents=12, processes=2, part=5.0)
 
 
 @dataclass
@@ -76,37 +68,52 @@ class Live:
         )
 
     def start_driver(self) -> None:
-        count = self.sizes.agents
         file = self.folder / "live.sql"
-        widths = {"total": 2.0 * count, "mean": 2.0, "site": 4.0 * count / 10}
-        file.write_text(SQL.format(hub=self.url, **widths), encoding="utf-8")
-        state, answers = self.folder / "state", self.answers
-        command = ["slackwater.cli", "run", str(file), "--state", str(state), "--answers", str(answers)]
-        self.driver = self._python(command, "driver.log")
+        file.write_text(script(self.url, self.sizes.agents), encoding="utf-8")
+        command = ["slackwater.experiments.precision_live_driver", str(file), str(self.folder)]
+        self.driver = self._python(command, "driver.log", told=True)
+
+    def tell(self, statements: list[str]) -> None:
+        """Let the driver apply statements while it runs."""
+        assert self.driver is not None
+        assert self.driver.stdin is not None
+        for statement in statements:
+            self.driver.stdin.write(f"{statement}\n".encode())
+        self.driver.stdin.flush()
+
+    def end_driver(self) -> None:
+        """Let the driver end by itself; raises where it does not."""
+        assert self.driver is not None
+        assert self.driver.stdin is not None
+        self.driver.stdin.close()
+        if self.driver.wait(PATIENCE_S + 60):
+            raise RuntimeError(f"the driver has failed:\n{self._said('driver')}")
 
     @property
     def answers(self) -> Path:
         return self.folder / "answers.jsonl"
 
-    def _python(self, command: list[str], log: str) -> subprocess.Popen[bytes]:
+    def _said(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8")[-2000:]
+
+    def _python(self, command: list[str], log: str, *, told: bool = False) -> subprocess.Popen[bytes]:
         with (self.folder / log).open("ab") as written:
             return subprocess.Popen(
                 [sys.executable, "-m", *command],
                 stdout=written,
                 stderr=written,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if told else subprocess.DEVNULL,
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
 
-    def await_answers(self, more_than: int, seconds: float = 120.0) -> None:
+    def await_answers(self, more_than: int, seconds: float = 300.0) -> None:
         """Wait until there are more bytes of answers than that; raises where something has ended."""
         deadline = time.monotonic() + seconds
         while not self.answers.exists() or self.answers.stat().st_size <= more_than:
             for name, process in (("driver", self.driver), ("hub", self.hub)):
                 if process is not None and process.poll() is not None:
-                    text = (self.folder / f"{name}.log").read_text(encoding="utf-8")[-2000:]
-                    raise RuntimeError(f"the {name} has ended:\n{text}")
+                    raise RuntimeError(f"the {name} has ended:\n{self._said(name)}")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no answers within {seconds:g} s; see {self.folder}")
             time.sleep(0.1)
@@ -121,22 +128,36 @@ class Live:
 
 
 def precision_live(spark: Any, folder: Path, sizes: Sizes, shown: Progress) -> Results:
-    """Run it, kill everything in turn, and hold every answer against the truth; Spark has a process too."""
+    """Run it, alter what is asked, kill everything in turn, and hold every answer against the truth.
+
+    Spark has a process too. The session that is given is not used.
+    """
     live = Live(folder, sizes)
     task = shown.add_task("live run", total=6)
     killed: dict[str, float] = {}
+    told: dict[str, float] = {}
+
+    def alter(name: str, *statements: str) -> None:
+        told[name] = time.time()
+        live.tell(list(statements))
+
     try:
         live.start_hub()
         live.workers = [live.start_worker(n) for n in range(sizes.processes)]
         live.start_driver()
         live.await_answers(0)
-        time.sleep(2 * sizes.part)
-        shown.advance(task, 2)
+        time.sleep(sizes.part)
+        shown.advance(task)
+        alter("looser", *altered(sizes.agents, total=1.5, top=1.5))
+        time.sleep(sizes.part)
+        shown.advance(task)
         killed["agents"] = time.time()
         _kill(live.workers[0])
         time.sleep(3)
         live.workers[0] = live.start_worker(0)
-        time.sleep(sizes.part)
+        time.sleep(sizes.part / 2)
+        alter("tighter", *altered(sizes.agents, by_site=0.7, first=0.7, smooth=0.7))
+        time.sleep(sizes.part / 2)
         shown.advance(task)
         assert live.hub is not None
         assert live.driver is not None
@@ -144,45 +165,57 @@ def precision_live(spark: Any, folder: Path, sizes: Sizes, shown: Progress) -> R
         _kill(live.hub)
         time.sleep(2)
         live.start_hub()
-        time.sleep(sizes.part)
+        time.sleep(sizes.part / 2)
+        at_once = [f"{sql} IMMEDIATE" for sql in altered(sizes.agents, total=0.6, mean=0.7)]
+        alter("at once", *at_once, *altered(sizes.agents, pace=1.2))
+        time.sleep(sizes.part / 2)
         shown.advance(task)
         killed["driver"] = time.time()
         _kill(live.driver)
         before = live.size()
         live.start_driver()
         live.await_answers(before)
-        time.sleep(sizes.part)
+        time.sleep(sizes.part / 2)
+        alter("again", *altered(sizes.agents, total=1.0, by_site=1.0, smooth=0.5))
+        time.sleep(sizes.part / 2)
         shown.advance(task)
         for worker in live.workers:
             worker.send_signal(signal.SIGTERM)
         for worker in live.workers:
             worker.wait(60)
-        # what the last rows say is answered a tolerance and a batch later
-        time.sleep(6)
-        live.driver.send_signal(signal.SIGINT)
-        live.driver.wait(60)
-        found = checked(folder, live.url, live.answers, sizes.agents)
+        live.end_driver()
+        found = checked(folder, live.url, sizes.agents)
         shown.advance(task)
         since = {name: at - found.first for name, at in killed.items()}
-        series = {"by_second": found.by_second, "killed": since, "wrong": found.wrong}
-        return Results(_figures(found, sizes), series)
+        changed = {name: at - found.first for name, at in told.items()}
+        series = {"by_second": found.by_second, "killed": since, "altered": changed, "wrong": found.wrong}
+        return Results(_figures(found, sizes), {**series, "lost": found.lost})
     finally:
         live.close()
 
 
 def _figures(found: Checked, sizes: Sizes) -> dict[str, float]:
-    seconds = np.array(found.by_second)
+    seconds = max(found.seconds, 1.0)
     return {
         "agents": float(sizes.agents),
+        "keys": float(found.keys),
+        "keys.by_sum": float(found.by_sum),
+        "keys.by_mean": float(found.by_mean),
+        "queries": float(len(QUERIES)),
+        "altered": float(found.altered),
+        "withdrawn": float(found.withdrawn),
         "answers": float(found.answers),
         "answers.met": float(found.met),
+        "truths": float(found.truths),
+        "truths.unpromised": float(found.unpromised),
         "violations": float(found.violations),
-        "lost_updates": float(found.lost),
+        "missing": float(found.missing),
+        "lost_updates": float(sum(found.lost.values())),
         "rows.late": float(found.late),
         "excused": float(found.excused),
         "messages_over_everything": found.messages / max(found.offered, 1),
-        "messages_a_second": found.messages / max(len(seconds), 1),
-        "offered_a_second": found.offered / max(len(seconds), 1),
+        "messages_a_second": found.messages / seconds,
+        "offered_a_second": found.offered / seconds,
     }
 
 

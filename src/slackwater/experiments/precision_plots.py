@@ -188,14 +188,18 @@ def plot_latency(series: Mapping[str, Any], path: Path) -> None:
 
 
 def plot_live(series: Mapping[str, Any], path: Path) -> None:
-    """Messages in both directions by second of the live run, and when something was killed."""
+    """Messages in both directions by second of the live run, and when something was killed or altered."""
     figure, axes = axes_of(1, 1, (8, 3.6))
     place = axes[0][0]
     seconds, messages = zip(*series["by_second"], strict=True)
     place.plot(seconds, messages, color="tab:blue", linewidth=1)
-    for name, at in series["killed"].items():
-        place.axvline(at, color="tab:red", linestyle=":")
-        place.text(at, max(messages), f" {name} killed", fontsize="small", va="top")
+    marks = [(at, f" {name} killed", "tab:red") for name, at in series["killed"].items()]
+    marks += [(at, f" {name}", "tab:green") for name, at in series["altered"].items()]
+    for line, (at, text, color) in enumerate(sorted(marks)):
+        place.axvline(at, color=color, linestyle=":")
+        # one below the other: they may be close
+        high = (1.0 - 0.08 * line) * max(messages)
+        place.text(at, high, text, fontsize="small", va="top", color=color)
     place.set_xlabel("second of the run")
     place.set_ylabel("rows and grants a second")
     save(figure, path)
