@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from slackwater.edge.keys import Keys, turns
 from slackwater.edge.means import Means
 from slackwater.edge.messages import Declared, Key, Message
 from slackwater.edge.outbox import ROWS_PER_BATCH, Outbox
-from slackwater.edge.shapes import drop, hold, key_of, row_of, rows_of
+from slackwater.edge.shapes import drop, hold, key_of, keys_of, row_of, rows_of
 from slackwater.edge.sums import Sums
 from slackwater.edge.terms import TermsOf, told_terms
 from slackwater.edge.widths import Floats, Ints
@@ -141,18 +142,18 @@ class AgentState:
                 hold(self._held, key, value)
             self.offered += len(keys)
             return
-        held = [key_of(key, self.declared) for key in keys]
+        held = keys_of(keys, self.declared)
         rows = rows_of(held, values, self.declared, self._current)
         self.offered += len(held)
-        numbers = np.fromiter((self._keys.number(key) for key in held), np.int64, len(held))
-        self._make_places()
         self._time = at = self.review(at)
+        left = iter(held)
         # in pieces, of one time: what a million keys need beside their filters would be as much again
-        for first in range(0, len(numbers), OFFERED_AT_ONCE):
-            some = numbers[first : first + OFFERED_AT_ONCE]
+        for first in range(0, len(held), OFFERED_AT_ONCE):
+            numbers = self._keys.numbers(islice(left, OFFERED_AT_ONCE))
+            self._make_places()
             # a filter sees each key once at a time
-            for turn in turns(some):
-                self._offer_many(some[turn], rows[first + turn], at)
+            for turn in turns(numbers):
+                self._offer_many(numbers[turn], rows[first + turn], at)
 
     def _offer_many(self, numbers: Ints, rows: Floats, at: int) -> None:
         before = np.isnan(self._values()[numbers]) if len(self._sums) else None
@@ -206,7 +207,8 @@ class AgentState:
             return
         self.passed += len(numbers)
         # at once: what is said of a bound must be said before it is placed anew
-        self.outbox.put(self.filters.rows(numbers, at))
+        for first in range(0, len(numbers), OFFERED_AT_ONCE):
+            self.outbox.put(self.filters.rows(numbers[first : first + OFFERED_AT_ONCE], at))
         if len(self._sums):
             for number in numbers.tolist():
                 if number in self._sums and (absent := self._sums.absent(number, self._values())) is not None:

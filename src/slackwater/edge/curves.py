@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from slackwater.edge.messages import nullable
-from slackwater.edge.widths import Bools, Floats
+from slackwater.edge.widths import Bools, Floats, Ints
 
 Curve = list[Any]
 """The response curve of an object as it is told: its lowest rung, seconds watched, and rates by rung."""
+SECONDS = 1
+"""Which of a curve's numbers says for how long its object was watched."""
 _TENS = np.array([float(f"1e{n}") for n in range(23)])
 _LEAST = 1e-15
+
+
+@dataclass(frozen=True)
+class ToldCurves:
+    """The curves that ride on some rows, as arrays: as lists they take six times as much.
+
+    >>> told = ToldCurves(3, np.array([1]), np.array([[[-4.0, 2.5, 0.5]]]))
+    >>> told.lists()
+    [None, [[-4, 2.5, 0.5]], None]
+    """
+
+    count: int
+    """How many rows there are."""
+    rows: Ints
+    """The places of those that a curve rides on."""
+    curves: Floats
+    """By such a row, column and entry."""
+
+    def lists(self) -> list[list[Curve] | None]:
+        """By row: its curves by column, None where it has none."""
+        found: list[list[Curve] | None] = [None] * self.count
+        for row, columns in zip(self.rows.tolist(), self.curves.tolist(), strict=True):
+            found[row] = [[int(lowest), *rest] for lowest, *rest in columns]
+        return found
+
+    @staticmethod
+    def none(count: int) -> ToldCurves:
+        """No curves, on so many rows."""
+        return ToldCurves(count, np.empty(0, np.int64), np.empty((0, 1, 0)))
 
 
 def riders(

@@ -18,7 +18,7 @@ import numpy as np
 
 from slackwater.edge.arrays import with_room
 from slackwater.edge.bounds import UNTOLD, Bounds
-from slackwater.edge.curves import Curve, riders
+from slackwater.edge.curves import Curve, ToldCurves, riders
 from slackwater.edge.following import TREND_STEP, climbing, moved, next_step
 from slackwater.edge.rows import Rows
 from slackwater.edge.tracks import Tracks
@@ -215,9 +215,8 @@ class Filters(Bounds):
         if self._tracks is None or not len(keys):
             return keys[:0], []
         objects = self.objects(keys)
-        curves = self._tracks.curves(objects, np.full(objects.shape, now))
-        told = [place for place, curve in enumerate(curves) if curve is not None]
-        return keys[told], [curve for curve in curves if curve is not None]
+        told = self._tracks.curves(objects, np.full(objects.shape, now))
+        return keys[told.rows], [curve for curve in told.lists() if curve is not None]
 
     def review(self, now: int, key: Ints | None = None) -> Ints:
         """The keys that must be sent as they are, since widths have shrunk or bounds have moved on.
@@ -285,7 +284,11 @@ class Filters(Bounds):
 
     def curves(self, key: Ints) -> list[list[Curve] | None]:
         """The response curves of some keys, by column; at most once a period."""
+        return self.told_curves(key).lists()
+
+    def told_curves(self, key: Ints) -> ToldCurves:
+        """`curves` in arrays."""
         if self._tracks is None:
-            return [None] * len(key)
+            return ToldCurves.none(len(key))
         objects = self.objects(key)
         return self._tracks.curves(objects, self.since[objects])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -37,15 +37,34 @@ class Keys:
         """The number of a key, a new one if it is new."""
         return self._add(_name(key))
 
+    def numbers(self, keys: Iterable[Key]) -> Ints:
+        """The numbers of many keys, new ones for those that are new."""
+        return np.fromiter(self._numbers(keys), np.int64)
+
+    def _numbers(self, keys: Iterable[Key]) -> Iterator[int]:
+        # `number` of each, without the cost of calls: an agent may have a million at a time
+        table, names, ends, last = self._table, self._names, self._ends, len(self._table) - 1
+        for key in keys:
+            name = _TEXT + key.encode() if type(key) is str else _name(key)
+            place = hash(name) & last
+            while (number := table[place]) >= 0 and names[ends[number] : ends[number + 1]] != name:
+                place = (place + 1) & last
+            if number < 0:
+                number = self._insert(place, name)
+                table, last = self._table, len(self._table) - 1
+            yield number
+
     def _add(self, name: bytes) -> int:
         place = self._place(name)
         number = self._table[place]
-        if number < 0:
-            number = self._table[place] = len(self)
-            self._names += name
-            self._ends.append(len(self._names))
-            if 3 * len(self) > 2 * len(self._table):
-                self._widen()
+        return self._insert(place, name) if number < 0 else number
+
+    def _insert(self, place: int, name: bytes) -> int:
+        number = self._table[place] = len(self)
+        self._names += name
+        self._ends.append(len(self._names))
+        if 3 * len(self) > 2 * len(self._table):
+            self._widen()
         return number
 
     def find(self, key: Key) -> int | None:
@@ -102,6 +121,10 @@ def turns(numbers: Ints) -> Iterator[Ints]:
     [[0, 1], [2], [3]]
     """
     left = np.arange(len(numbers))
+    if (np.diff(numbers) > 0).all():
+        # none comes twice, as where callers keep to one order
+        yield left
+        return
     while len(left):
         _, first = np.unique(numbers[left], return_index=True)
         turn = left[np.sort(first)]

@@ -2,8 +2,8 @@
 
 Guarantee: every row that was put in is sent in a batch until the hub has it on disk, in the order in which
 rows were put in, except rows that were superseded: where more wait than the limit, of each key only the
-newest stays. So the outbox holds at most the limit, or two rows for every key if that is more. What waits is
-in arrays; Python objects are made of what is sent, a batch at a time.
+newest stays. So the outbox holds at most the limit, or five rows for every four keys if that is more. What
+waits is in arrays; Python objects are made of what is sent, a batch at a time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Protocol
 
 import numpy as np
 
-from slackwater.edge.curves import Curve
+from slackwater.edge.curves import Curve, ToldCurves
 from slackwater.edge.messages import Message
-from slackwater.edge.rows import SMALL, Rows, joined, pieces, tied
+from slackwater.edge.rows import Rows
 from slackwater.edge.sums import Absent
+from slackwater.edge.waiting import Waiting
 from slackwater.edge.widths import Ints
 
 ROWS_PER_BATCH = 2_000
 BATCHES_UNDER_WAY = 16
+SHARE_TO_THIN = 4
+"""Of what stayed when older rows were taken out, the part that must come before they are again."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class ToldAbsent:
 class Curves(Protocol):
     """The response curves as they are when a batch is made: they speak of no single row."""
 
-    def curves(self, key: Ints) -> list[list[Curve] | None]:
+    def told_curves(self, key: Ints) -> ToldCurves:
         """Of keys that are sent."""
 
     def beside(self, now: int) -> tuple[Ints, list[list[Curve]]]:
@@ -58,8 +61,8 @@ class Curves(Protocol):
 class NoCurves:
     """Nothing rides on rows."""
 
-    def curves(self, key: Ints) -> list[list[Curve] | None]:
-        return [None] * len(key)
+    def told_curves(self, key: Ints) -> ToldCurves:
+        return ToldCurves.none(len(key))
 
     def beside(self, now: int) -> tuple[Ints, list[list[Curve]]]:
         return np.empty(0, np.int64), []
@@ -72,7 +75,7 @@ class Batch:
     number: int
     sent: int
     rows: Rows
-    curves: list[list[Curve] | None]
+    curves: ToldCurves
     narrowed: list[Narrowed]
     caught_up: bool
     superseded: int
@@ -81,7 +84,7 @@ class Batch:
 
     def message(self) -> Message:
         message: Message = {"type": "batch", "number": self.number, "sent": self.sent}
-        message["rows"] = self.rows.message(self.curves)
+        message["rows"] = self.rows.message(self.curves.lists())
         if self.narrowed:
             position = [p for narrowed in self.narrowed for p in narrowed.position.tolist()]
             at = [narrowed.at for narrowed in self.narrowed for _ in narrowed.position]
@@ -113,12 +116,9 @@ class Outbox:
     """Rows that newer ones of the same key have replaced."""
     acknowledged: int = 0
     """The number of the last batch that the hub has on disk."""
-    _waiting: deque[Rows] = field(default_factory=deque)
     _put: int = 0
     _taken: int = 0
     """Rows ever put in, and of those the ones that are in batches or superseded."""
-    _loose: int = 0
-    """How many of the last pieces are small."""
     _next_thinning: int = 0
     _narrowed: deque[Narrowed] = field(default_factory=deque)
     _absent: deque[ToldAbsent] = field(default_factory=deque)
@@ -131,38 +131,18 @@ class Outbox:
     _number: int = 0
 
     def __post_init__(self) -> None:
+        self._waiting = Waiting(self.columns)
         self._next_thinning = self.limit
 
     def put(self, rows: Rows) -> None:
-        self._waiting.extend(pieces(rows))
+        self._waiting.put(rows)
         self._put += len(rows)
-        self._loose = self._loose + 1 if len(rows) < SMALL else 0
-        if self._loose >= SMALL:
-            self._tie()
         if self.waiting > self._next_thinning:
             self._thin()
 
-    def _tie(self) -> None:
-        """Put together the last pieces, which are small."""
-        count, self._loose = min(self._loose, len(self._waiting)), 0
-        last = [self._waiting.pop() for _ in range(count)]
-        self._waiting.append(joined(last[::-1], self.columns))
-
     def _thin(self) -> None:
         """Keep the newest waiting row of every key."""
-        newer = np.zeros(1 + max(int(rows.key.max()) for rows in self._waiting), bool)
-        # from the end, where the newest are, and round; a piece at a time: nothing large stands twice
-        for _ in range(len(self._waiting)):
-            rows = self._waiting.pop()
-            last = np.zeros(len(rows), bool)
-            last[len(rows) - 1 - np.unique(rows.key[::-1], return_index=True)[1]] = True
-            kept = last & ~newer[rows.key]
-            newer[rows.key] = True
-            if kept.any():
-                self._waiting.appendleft(rows if kept.all() else rows.part(kept))
-        self._waiting, self._loose = deque(tied(self._waiting, self.columns)), 0
-        stayed = sum(map(len, self._waiting))
-        gone = self.waiting - stayed
+        gone = self._waiting.thin()
         self.superseded += gone
         self._untold += gone
         self._taken += gone
@@ -170,8 +150,8 @@ class Outbox:
         self._narrowed = deque(replace(narrowed, after=self._put) for narrowed in self._narrowed)
         self._absent = deque(replace(told, after=self._put) for told in self._absent)
         self._caught_up = None if self._caught_up is None else self._put
-        # not again before as many have come as stayed, so that it stays cheap with many keys
-        self._next_thinning = max(self.limit, 2 * stayed)
+        # not again before some have come for those that stayed, so that it stays cheap with many keys
+        self._next_thinning = max(self.limit, self.waiting + self.waiting // SHARE_TO_THIN)
 
     def narrow(self, position: Ints, at: int) -> None:
         """Grants were narrower than what was in use: told with the rows that this caused."""
@@ -193,14 +173,15 @@ class Outbox:
             return self._under_way[-1 - self._unsent]
         if len(self._under_way) >= BATCHES_UNDER_WAY or self.empty_handed:
             return None
-        rows = self._take()
+        rows = self._waiting.take(self.rows_per_batch)
+        self._taken += len(rows)
         narrowed = self._take_narrowed()
         absent: list[ToldAbsent] = []
         while self._absent and self._absent[0].after <= self._taken:
             absent.append(self._absent.popleft())
         caught_up = self._caught_up is not None and self._taken >= self._caught_up and not self._narrowed
         self._number += 1
-        curves, beside = self.curves.curves(rows.key), self.curves.beside(now)
+        curves, beside = self.curves.told_curves(rows.key), self.curves.beside(now)
         batch = Batch(self._number, now, rows, curves, narrowed, caught_up, self._untold, absent, beside)
         self._untold = 0
         self._caught_up = None if caught_up else self._caught_up
@@ -218,20 +199,6 @@ class Outbox:
             found.append(first)
             room -= len(first.position)
         return found
-
-    def _take(self) -> Rows:
-        parts: list[Rows] = []
-        room = self.rows_per_batch
-        while self._waiting and room:
-            first = self._waiting.popleft()
-            if len(first) > room:
-                self._waiting.appendleft(first.part(slice(room, None)))
-                first = first.part(slice(0, room))
-            parts.append(first)
-            room -= len(first)
-        rows = joined(parts, self.columns)
-        self._taken += len(rows)
-        return rows
 
     def acknowledge(self, number: int) -> None:
         """The hub has all batches up to this number on disk."""

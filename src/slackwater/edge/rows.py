@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -10,10 +10,6 @@ import numpy as np
 from slackwater.edge.curves import Curve, riders
 from slackwater.edge.messages import Message, nullable
 from slackwater.edge.widths import Bools, Floats, Ints
-
-_PIECE = 10_000
-SMALL = 256
-"""Rows that make a part small."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +46,3 @@ def joined(parts: list[Rows], columns: int) -> Rows:
     ints, floats = np.zeros(0, np.int64), np.zeros((0, columns))
     parts = [Rows(ints, ints, floats, floats, floats), *parts]
     return Rows(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Rows)))
-
-
-def pieces(rows: Rows) -> Iterator[Rows]:
-    """The same rows in pieces of which it costs little to take some off."""
-    for first in range(0, len(rows), _PIECE):
-        yield rows.part(slice(first, first + _PIECE))
-
-
-def tied(parts: Iterable[Rows], columns: int) -> Iterator[Rows]:
-    """The same rows with small parts put together, since small arrays take much memory."""
-    small: list[Rows] = []
-    for part in parts:
-        if len(part) < SMALL:
-            small.append(part)
-        if small and (len(part) >= SMALL or len(small) >= SMALL):
-            yield joined(small, columns)
-            small = []
-        if len(part) >= SMALL:
-            yield part
-    if small:
-        yield joined(small, columns)

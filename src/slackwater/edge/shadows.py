@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackwater.edge.arrays import with_room
-from slackwater.edge.curves import Curve, rounded
+from slackwater.edge.curves import rounded
 from slackwater.edge.widths import Bools, Floats, Ints
 
 RUNGS = 10
@@ -152,7 +152,7 @@ class Shadows:
         """What objects see is less by so much from here on."""
         self._centre[slots] -= np.ldexp(by, -self.lowest[slots].astype(np.int64)).astype(np.float32)[:, None]
 
-    def curves(self, slots: Ints) -> list[Curve]:
+    def curves(self, slots: Ints) -> Floats:
         """The response curves of objects: lowest rung, seconds watched, updates a second at 0 and by rung."""
         counts, totals = self._counts[slots].astype(np.float64), self._seconds[slots].astype(np.float64)
         lately, long = counts[:, 0], counts[:, 1]
@@ -161,8 +161,7 @@ class Shadows:
         # the mean of a Poisson rate, TRUST events of the usual one known beforehand
         before = np.divide(TRUST, usual, out=np.full(usual.shape, np.inf), where=usual > 0)
         rates = np.where(usual > 0, (lately + TRUST) / (recent[:, None] + before), 0.0)
-        told = rounded(np.column_stack([seconds, rates])).tolist()
-        return [[low, *row] for low, row in zip(self.lowest[slots].tolist(), told, strict=True)]
+        return np.column_stack([self.lowest[slots], rounded(np.column_stack([seconds, rates]))])
 
 
 def _positive(widths: Floats) -> Bools:

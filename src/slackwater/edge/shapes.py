@@ -6,13 +6,14 @@ What does not fit is a ValueError that says what was expected and what came: it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from operator import is_
 from typing import Any
 
 import numpy as np
 
-from slackwater.edge.messages import Declared, Key, scalar
+from slackwater.edge.messages import LONGEST_TEXT, Declared, Key, scalar
 from slackwater.edge.widths import Floats
 
 _TEXTS = ((), ("text",))
@@ -43,7 +44,26 @@ def key_of(key: Any, declared: Declared) -> Key:
         raise ValueError(f"expected a key of {count} ({', '.join(declared.key)}), got {key!r}")
     if (wrong := declared.unfit(parts)) is not None:
         raise ValueError(f"expected a key of the types that the stream declares: {wrong}")
-    return parts if len(parts) > 1 else parts[0]
+    if len(parts) == 1:
+        return parts[0]
+    # the given one where it can be: of a million, others would take as much again
+    return given if type(key) is tuple and all(map(is_, parts, given)) else parts
+
+
+def keys_of(keys: Collection[Any], declared: Declared) -> Collection[Key]:
+    """Many keys in the form in which they are held; those that were given where all are in it already.
+
+    >>> given = ["web-1", "web-2"]
+    >>> keys_of(given, Declared(("host",), ("load",))) is given
+    True
+    """
+    plain = len(declared.key) == 1 and declared.kinds in _TEXTS
+    # as `key_of` and `scalar` have it, without the cost of asking them
+    if plain and all(type(key) is str and len(key) <= LONGEST_TEXT and key.isascii() for key in keys):
+        return keys
+    if all(key_of(key, declared) is key for key in keys):
+        return keys
+    return [key_of(key, declared) for key in keys]
 
 
 def hold(held: dict[Any, Any], key: Any, value: Any) -> None:
@@ -90,7 +110,7 @@ def row_of(value: Any, declared: Declared, current: Callable[[], list[float]]) -
 
 
 def rows_of(
-    keys: Sequence[Key], values: Any, declared: Declared, current: Callable[[Key], list[float]]
+    keys: Collection[Key], values: Any, declared: Declared, current: Callable[[Key], list[float]]
 ) -> Floats:
     """The values of many keys, a row for each; ``current`` are those of a key so far.
 
@@ -107,7 +127,7 @@ def rows_of(
             raise ValueError(
                 f"expected an array of {len(keys)} rows and {columns} columns, got {values.shape}"
             )
-        rows = values.astype(np.float64).reshape(shape)
+        rows = values.astype(np.float64, copy=False).reshape(shape)
         if np.isinf(rows).any():
             raise ValueError("expected finite numbers, or NaN for no value, got an infinite one")
         if values.dtype.kind in "iu" and (np.abs(rows) >= EXACT).any():

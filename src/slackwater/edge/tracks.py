@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackwater.edge.arrays import with_room
-from slackwater.edge.curves import Curve
+from slackwater.edge.curves import SECONDS, ToldCurves
 from slackwater.edge.following import LEAN, LEVEL, TREND, TREND_STEP, Following, leaning
 from slackwater.edge.shadows import POINTS, Shadows
 from slackwater.edge.widths import Bools, Floats, Ints
@@ -146,24 +146,18 @@ class Tracks:
                 centre[some] = np.where(np.abs(values[some] - there) <= half, there, values[some])
         return centre, slope
 
-    def curves(self, objects: Ints, since: Ints) -> list[list[Curve] | None]:
+    def curves(self, objects: Ints, since: Ints) -> ToldCurves:
         """The curves of rows, by row and column, of those that were not told for a period."""
-        found: list[list[Curve] | None] = [None] * len(objects)
         slots: Ints = self._slot[objects].astype(np.int64)
         watched: Bools = slots >= 0
         if not watched.any():
-            return found
-        due = (watched & (since - self._told[slots] >= self._period)).any(axis=1)
-        rows = np.flatnonzero(due)
-        if len(rows):
-            slots, watched = slots[rows], watched[rows]
-            self._told[slots[watched]] = np.broadcast_to(since[rows].max(axis=1)[:, None], slots.shape)[
-                watched
-            ]
-            told = iter(self._shadows.curves(slots[watched]))
-            nothing: Curve = [0, *[0.0] * (POINTS + 1)]
-            for row, there in zip(rows.tolist(), watched.tolist(), strict=True):
-                curves = [next(told) if w else nothing for w in there]
-                if any(curve[1] for curve in curves):
-                    found[row] = curves
-        return found
+            return ToldCurves.none(len(objects))
+        rows = np.flatnonzero((watched & (since - self._told[slots] >= self._period)).any(axis=1))
+        slots, watched = slots[rows], watched[rows]
+        told = np.broadcast_to(since[rows].max(axis=1)[:, None], slots.shape)[watched]
+        self._told[slots[watched]] = told
+        # of a column that is not watched there is nothing to tell
+        curves = np.zeros((*slots.shape, POINTS + 2))
+        curves[watched] = self._shadows.curves(slots[watched])
+        some = np.flatnonzero((curves[:, :, SECONDS] != 0).any(axis=1))
+        return ToldCurves(len(objects), rows[some], curves[some])

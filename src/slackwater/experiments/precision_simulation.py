@@ -86,8 +86,8 @@ class _CentredFilters(Filters):
     def told_beside(self, keys: Ints, now: int) -> list[dict[str, Any] | None]:
         """The curves of keys that are not sent themselves, to ride on the row of another."""
         objects = self.objects(keys)
-        curves = self._watching.curves(objects, np.full(objects.shape, now))
-        return [None if curve is None else {"r": curve} for curve in curves]
+        told = self._watching.curves(objects, np.full(objects.shape, now))
+        return [None if curve is None else {"r": curve} for curve in told.lists()]
 
 
 class _Believed:
