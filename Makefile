@@ -30,6 +30,7 @@ bench: setup ## Run the benchmarks, results into docs/results
 	$(JAVA) $(BIN)/slackwater bench recovery --json docs/results/recovery.json
 	$(JAVA) $(BIN)/slackwater bench shedding --json docs/results/shedding.json
 	$(JAVA) $(BIN)/slackwater bench deferral --json docs/results/deferral.json
+	$(JAVA) $(BIN)/slackwater bench agent-memory --json docs/results/agent-memory.json
 
 reproduce: setup ## Run the papers' experiments again, results into docs/results
 	@mkdir -p docs/results

@@ -14,7 +14,7 @@ import pytest
 from rich.progress import Progress
 from typer.testing import CliRunner
 
-from slackwater.benchmarks import hub, panes, queries
+from slackwater.benchmarks import agent_memory, hub, panes, queries
 from slackwater.benchmarks.app import bench
 from slackwater.benchmarks.report import write
 
@@ -55,3 +55,11 @@ def test_figures_are_written_as_json(tmp_path: Path) -> None:
 def test_the_command_line_lists_the_benchmarks() -> None:
     shown = CliRunner().invoke(bench, ["--help"]).output
     assert all(name in shown for name in ("panes", "queries", "recovery"))
+
+
+def test_the_memory_of_an_agent_is_measured_in_processes_of_their_own(
+    tmp_path: Path, progress: Progress
+) -> None:
+    figures = agent_memory.agent_memory(tmp_path, agent_memory.Sizes(keys=3_000, rounds=2), progress)
+    assert {"peak_mb.drained", "peak_mb.waiting", "peak_mb.pieces", "offer_s.waiting"} <= set(figures)
+    assert all(math.isfinite(f) and f > 0 for f in figures.values())

@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery|shedding|deferral|hub``."""
+"""The command line of the benchmarks: ``slackwater bench panes|queries|recovery|…``."""
 
 from __future__ import annotations
 
@@ -100,6 +100,17 @@ def hub(json: Json = None, quick: Quick = False) -> None:
         return module.hub(folder, module.QUICK if quick else module.FULL, progress)
 
     _measure("hub", json, measure)
+
+
+@bench.command(name="agent-memory")
+def agent_memory(json: Json = None, quick: Quick = False) -> None:
+    """Peak memory of an agent with a million keys, while the hub takes its rows and while it does not."""
+    from slackwater.benchmarks import agent_memory as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        return module.agent_memory(folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("agent-memory", json, measure)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,11 @@ COMPARED = {
     "hub": "Agents that connect to one hub all at once, each with a key; then each sends a row, waits until "
     "it is acknowledged from the hub's disk, and sends the next. The hub is killed, and all come back. "
     "*Lost*: acknowledged rows that are not in the log, or twice.",
+    "agent-memory": "The process of an agent with a million keys, each granted a width of 0, so that every "
+    "value makes a row: its resident memory at the peak, interpreter and the caller's lists included, and "
+    "processor seconds for one value of every key. All keys in one call while the hub takes the rows "
+    "(*drained*), while it does not read them (*waiting*) or is *away*; with values in a *list* in place of "
+    "an array; in *pieces* of 10,000; and two million objects in *two columns*.",
     "recovery": "A run is killed (`kill -9`) at random points and started again with the same command; its "
     "answers are compared with those of a run that nobody killed.",
 }

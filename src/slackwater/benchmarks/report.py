@@ -56,6 +56,7 @@ LIMITS: Mapping[str, Limit] = {
     "wrong_answers": Limit(most=0),
     "gap_violations": Limit(most=0),
     "ratio.min": Limit(least=0.97),
+    **{f"peak_mb.{c}": Limit(most=500) for c in ("drained", "waiting", "away", "pieces", "pieces_waiting")},
     "solve_ms_million": Limit(most=200),
     "solve_error": Limit(most=1e-3),
     "lost": Limit(most=0),

@@ -32,7 +32,7 @@ from slackwater.edge.widths import Floats, Ints
 
 REVIEWS_AT_ONCE = 60
 """Times at which bounds changed that are made up for one by one; after a longer sleep, all at once."""
-OFFERED_AT_ONCE = 65_536
+OFFERED_AT_ONCE = 16_384
 """Values that are worked through at a time."""
 
 logger = logging.getLogger(__name__)

@@ -84,7 +84,8 @@ class MovingRate:
     def _advance(self, step: int) -> None:
         assert self._current is not None
         for passed in range(max(self._current + 1, step - self._slots + 1), step + 1):
-            self._sums[:, passed % self._slots] = 0.0
+            # what no key has is 0, and takes no memory until it is written to
+            self._sums[: len(self._numbers), passed % self._slots] = 0.0
         self._current = step
 
     def _rates(self) -> NDArray[np.float64]:

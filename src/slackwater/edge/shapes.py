@@ -33,7 +33,7 @@ def key_of(key: Any, declared: Declared) -> Key:
     """
     if type(key) is str and len(declared.key) == 1 and declared.kinds in _TEXTS and scalar(key) is not None:
         return key
-    given = key if isinstance(key, tuple) else (key,)
+    given: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
     parts = tuple(p.item() if isinstance(p, np.generic) else p for p in given)
     if len(parts) != len(declared.key) or any(scalar(p) is None for p in parts):
         count = (
@@ -44,10 +44,10 @@ def key_of(key: Any, declared: Declared) -> Key:
         raise ValueError(f"expected a key of {count} ({', '.join(declared.key)}), got {key!r}")
     if (wrong := declared.unfit(parts)) is not None:
         raise ValueError(f"expected a key of the types that the stream declares: {wrong}")
-    if len(parts) == 1:
-        return parts[0]
-    # the given one where it can be: of a million, others would take as much again
-    return given if type(key) is tuple and all(map(is_, parts, given)) else parts
+    if len(parts) > 1 and type(key) is tuple and all(map(is_, parts, given)):
+        # of a million, others would take as much again
+        return given
+    return parts if len(parts) > 1 else parts[0]
 
 
 def keys_of(keys: Collection[Any], declared: Declared) -> Collection[Key]:
@@ -136,6 +136,10 @@ def rows_of(
         return rows
     if len(keys) != len(values):
         raise ValueError(f"expected as many values as keys, {len(keys)}, got {len(values)}")
+    if columns == 1 and all(type(value) is float for value in values):
+        plain = np.fromiter(values, np.float64, len(keys))
+        if not np.isinf(plain).any():
+            return plain[:, None]
     rows = np.empty((len(keys), columns))
     latest: dict[Key, list[float]] = {}
     # only then it matters what was said before; for a million keys it would be more than all the rest

@@ -2,7 +2,8 @@
 
 They are in blocks of one size, filled one after the other, so that many take little beside themselves, and
 what is left when some go is used again for what comes. Numbers of keys and times are held as they fit in four
-bytes: times since the block's first. Values and bounds are in double precision, as they are promised.
+bytes: times since the block's first. Values and bounds are in double precision, as they are promised; where
+all bounds of a block are around their values and stand still, they take no memory.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SPAN = 1 << 32
 class _Block:
     """Rows from ``first`` to ``end``; times count from ``base``."""
 
-    __slots__ = ("_at", "_centre", "_key", "_slope", "_values", "base", "end", "first")
+    __slots__ = ("_at", "_centre", "_centred", "_key", "_slope", "_values", "base", "end", "first")
 
     def __init__(self, columns: int) -> None:
         self._key: NDArray[np.int32] = blank((ROWS_PER_BLOCK,), np.int32)
@@ -39,6 +40,8 @@ class _Block:
         """Hold nothing, and then rows from this time on."""
         self.base = base
         self.first = self.end = 0
+        self._centred = True
+        """Whether centres are the values and slopes 0: then neither is written down."""
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -54,8 +57,13 @@ class _Block:
         self._key[here] = rows.key[there]
         self._at[here] = rows.at[there] - self.base
         self._values[here] = rows.values[there]
-        self._centre[here] = rows.centre[there]
-        self._slope[here] = rows.slope[there]
+        if self._centred and not _centred(rows, there):
+            self._centred = False
+            self._centre[: self.end] = self._values[: self.end]
+            self._slope[: self.end] = 0.0
+        if not self._centred:
+            self._centre[here] = rows.centre[there]
+            self._slope[here] = rows.slope[there]
         self.end += count
         return count
 
@@ -64,13 +72,18 @@ class _Block:
         held = slice(self.first, self.end)
         at = self._at[held][chosen].astype(np.int64)
         at += self.base
-        return Rows(
-            self._key[held][chosen].astype(np.int64),
-            at,
-            self._values[held][chosen].copy(),
-            self._centre[held][chosen].copy(),
-            self._slope[held][chosen].copy(),
-        )
+        keys, values = self._key[held][chosen].astype(np.int64), self._values[held][chosen].copy()
+        if self._centred:
+            return Rows(keys, at, values, values, np.zeros(values.shape))
+        return Rows(keys, at, values, self._centre[held][chosen].copy(), self._slope[held][chosen].copy())
+
+
+def _centred(rows: Rows, some: slice) -> bool:
+    """Whether bounds are around their values, and stand still."""
+    values = rows.values[some]
+    around = (rows.centre[some] == values) | (np.isnan(values) & np.isnan(rows.centre[some]))
+    # a slope that is NaN says that its key is gone
+    return bool(around.all()) and not rows.slope[some].any()
 
 
 class Waiting:

@@ -11,8 +11,8 @@ from slackwater.benchmarks.report import read
 from slackwater.experiments import deferral_plots, plots, precision_plots, window_plots
 
 RESULTS = Path("docs/results")
-Drawn = Mapping[str, Callable[[Mapping[str, Any], Path], None]]
-"""By experiment: what draws its plot."""
+Drawn = Mapping[str, Callable[[Mapping[str, Any], Path], None] | None]
+"""By experiment: what draws its plot; None: it has none, as a benchmark."""
 PAGES: Mapping[str, tuple[str, Drawn]] = {
     "sampling.md": (
         "sampling.template.md",
@@ -54,6 +54,7 @@ PAGES: Mapping[str, tuple[str, Drawn]] = {
             "precision-solver": precision_plots.plot_solver,
             "precision-latency": precision_plots.plot_latency,
             "precision-live": precision_plots.plot_live,
+            "agent-memory": None,
         },
     ),
 }
@@ -97,7 +98,8 @@ def write_page(page: str, folder: Path) -> None:
         if file.exists():
             kept = read(file)
             results[name] = kept["figures"]
-            draw(kept["series"], folder / f"{name}.svg")
+            if draw is not None:
+                draw(kept["series"], folder / f"{name}.svg")
     text = (Path(__file__).parent / template).read_text(encoding="utf-8")
     (folder / page).write_text(filled(text, results), encoding="utf-8")
 
