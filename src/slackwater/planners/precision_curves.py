@@ -17,6 +17,12 @@ Ints = npt.NDArray[np.int64]
 UNKNOWN_PERIODS = 2.0
 """Periods for which a curve must have been watched to weigh as much as what is assumed without one."""
 
+SAID_AN_OCTAVE = 0.9
+"""What silence says of bounds an octave narrower: of the logarithm by which it lets rates fade, this share.
+On hosts, what was known of silent objects at a half to a sixteenth of their widths was up to four times what
+they came to send; with this it is 1.2 times, however long they had been silent and however narrow."""
+_SAID = SAID_AN_OCTAVE ** np.arange(64.0)
+
 
 REFINED = ((100, 11), (10_000, 5), (100_000, 2))
 """Up to so many objects so many points between two rungs: what a walk in large steps sends falls in stairs,
@@ -83,9 +89,10 @@ def known_curves(told: Told, widths: Floats, period: float, between: int = 0) ->
     """The curves that follow from what was told, from how long each object has been silent, and its width.
 
     At widths from the one in use on, an object that is silent has sent nothing since: its rate fades. At
-    narrower ones nothing new is known. There, what was told counts by how long it had been watched, against
-    the assumption that the object sends the more often the narrower it is, once since it was last heard at
-    the width in use. ``between`` as many points are put between two rungs, by a power of the width.
+    narrower ones nothing new is known, but who is quiet is so at all widths, as a rule: rates fade there too,
+    the less the narrower. What was told counts by how long it had been watched, against the assumption that
+    the object sends the more often the narrower it is, once since it was last heard at the width in use.
+    ``between`` as many points are put between two rungs, by a power of the width.
 
     >>> told = Told(np.array([0]), np.array([0.0]), np.zeros((1, 3)), np.array([90.0]))
     >>> known_curves(told, np.array([2.0]), 10.0).rates.round(3).tolist()
@@ -103,11 +110,21 @@ def known_curves(told: Told, widths: Floats, period: float, between: int = 0) ->
         watched, age, width = told.seconds[part, None], told.age[part, None], widths[part, None]
         since = np.maximum(watched + age, np.finfo(np.float64).tiny)
         doubt = UNKNOWN_PERIODS * period
+        octaves = _octaves_below(told.lowest[part], widths[part], points)
+        faded = rates * np.exp(np.log(np.maximum(watched / since, 1e-300)) * _SAID[octaves])
         assumed = np.where(np.isfinite(width), width, 0.0) / ladder / (age + period)
-        mixed = (rates * watched + doubt * assumed) / (watched + doubt)
+        mixed = (faded * watched + doubt * assumed) / (watched + doubt)
         known = np.where(ladder >= width * 0.999, rates * (watched / since), mixed)
         found[part] = np.minimum.accumulate(known, axis=1)
     return hulls(*_refined(widths_at, found, between))
+
+
+def _octaves_below(lowest: Ints, widths: Floats, points: int) -> Ints:
+    """By object and point: how many octaves it is below the width in use; many, where that is infinite."""
+    power = np.where(np.isfinite(widths), np.frexp(widths)[1] - 1 - lowest, len(_SAID))
+    # of width 0 as of half the narrowest rung
+    found: Ints = np.clip(power[:, None] - np.arange(-1, points - 1), 0, len(_SAID) - 1)
+    return found
 
 
 def _refined(widths: Floats, rates: Floats, between: int) -> tuple[Floats, Floats]:
