@@ -178,6 +178,18 @@ def test_fitted_prices_come_close_to_the_program(seed: int):
     assert cost(curves, uniform(constraints), costs, constraints) > 1.05 * least, "there is something to gain"
 
 
+def test_prices_from_when_nothing_was_known_are_no_trap():
+    rng = np.random.default_rng(3)
+    constraints = constrained([average(rng.choice(40, 20, replace=False), 0.2) for _ in range(4)], 40)
+    curves, costs = hulls(*falling(rng, 40)), np.ones(40)
+    least = cost(curves, allocate(constraints, curves, costs).widths, costs, constraints)
+    silent = Curves(curves.widths, np.zeros(curves.rates.shape))
+    before = allocate(constraints, silent, costs, program_at_most=0)
+    found = allocate(constraints, curves, costs, before.prices, program_at_most=0)
+    assert cost(curves, found.widths, costs, constraints) <= 1.1 * least
+    assert (found.prices > 1e3 * before.prices).any(), "there is something to find again"
+
+
 def test_prices_of_objects_that_nobody_asks_for_are_no_trouble():
     constraints = constrained([total([0, 1], 2.0), total([1, 2], 2.0)], 5)
     curves = hulls(*falling(np.random.default_rng(1), 5))

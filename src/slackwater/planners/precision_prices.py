@@ -19,6 +19,9 @@ SOFT = 0.2
 if what is taken changes steadily with the price."""
 CLOSE = 0.01
 """A query whose limit is used up but for this share is settled."""
+LOST = 0.3
+"""Prices of the last adjustment that leave limits so far off, as a mean logarithm, are no place to start
+from: where nothing was known yet they are next to nothing, and no number of steps leads away from there."""
 FASTER, SLOWER, FIRST, LEAST, MOST = 1.3, 0.5, 2.0, 0.2, 4.0
 AT_A_TIME = 16_384
 
@@ -35,27 +38,46 @@ def fitted_prices(constraints: Constraints, lengths: Floats, slopes: Floats, las
     Guarantee: the widths are feasible, without tolerance. Variant: multiplicative steps on the dual of the
     linear program, each query with a pace of its own that falls when its price has overshot.
     """
+    if last is not None:
+        warm = _stepped(constraints, lengths, slopes, np.where(last > 0, last, 0.0), STEPS_WARM)
+    if last is None or warm.off > LOST:
+        cold = _stepped(constraints, lengths, slopes, _begun(constraints, lengths, slopes), STEPS_AT_MOST)
+    best = cold if last is None or (warm.off > LOST and cold.off < warm.off) else warm
+    widths = filled(constraints, lengths, slopes, narrowed(constraints, best.widths))
+    return Fitted(best.prices, widths)
+
+
+@dataclass(frozen=True)
+class _Reached:
+    off: float
+    """By how much limits are over- or underspent, as the mean logarithm of those that bind."""
+    prices: Floats
+    widths: Floats
+
+
+def _stepped(
+    constraints: Constraints, lengths: Floats, slopes: Floats, prices: Floats, steps: int
+) -> _Reached:
+    """The best of some steps."""
     limit = np.maximum(constraints.usable, np.finfo(np.float64).tiny)
-    prices = _begun(constraints, lengths, slopes) if last is None else np.where(last > 0, last, 0.0)
     floor = _floor(slopes)
     prices = np.maximum(prices, floor)
     pace, before = np.full(len(prices), FIRST), np.zeros(len(prices))
-    best: tuple[float, Floats, Floats] | None = None
-    steps = STEPS_AT_MOST if last is None else STEPS_WARM
+    best: _Reached | None = None
     for _ in range(steps):
         widths = _taken(lengths, slopes, constraints.by_object @ prices)
         off = np.log(np.maximum(constraints.matrix @ widths, 1e-12 * limit) / limit)
         binding = (off > 0) | (prices > 2 * floor)
         error = float(np.abs(off[binding]).mean()) if binding.any() else 0.0
-        if best is None or error < best[0]:
-            best = (error, prices, widths)
+        if best is None or error < best.off:
+            best = _Reached(error, prices, widths)
         if error < CLOSE:
             break
         pace = np.clip(pace * np.where(off * before < 0, SLOWER, FASTER), LEAST, MOST)
         before = off
         prices = np.maximum(prices * np.exp(np.clip(pace * off, -1.0, 1.0)), floor)
     assert best is not None
-    return Fitted(best[1], filled(constraints, lengths, slopes, narrowed(constraints, best[2])))
+    return best
 
 
 def _floor(slopes: Floats) -> float:
