@@ -227,6 +227,12 @@ def test_changes_stay_feasible_on_the_way_and_pay_for_their_messages(seed: int):
         spent = costs[found.grow].sum() + 2 * costs[found.narrow].sum()
         assert saved > 0 or np.isclose(saved, 0), "widths that are changed are to cost less"
         assert spent > 0
+        component = constraints.components
+        for number in np.flatnonzero(component.queries > 1):
+            own = component.of_object == number
+            less = ((curves.at(held) - curves.at(state)) * costs * horizon)[own].sum()
+            paid = costs[found.grow][own[found.grow]].sum() + 2 * costs[found.narrow][own[found.narrow]].sum()
+            assert less > paid or less == paid == 0, "where queries overlap all that changes pays together"
     else:
         assert not len(found.narrow), "nobody is narrowed for nothing"
 
@@ -236,6 +242,17 @@ def test_what_saves_little_is_not_worth_a_message():
     curves = Curves(np.array([[0.0, 4.0]] * 2), np.array([[1.0, 0.0], [0.9, 0.0]]))
     widths, wanted = np.array([2.0, 2.0]), Allocation(np.array([4.0, 0.0]), np.array([0.25]))
     short, long = (worthwhile(constraints, curves, np.ones(2), widths, wanted, h) for h in (20.0, 200.0))
+    assert not len(short.grow)
+    assert long.grow.tolist() == [0]
+    assert long.narrow.tolist() == [1]
+
+
+def test_a_donor_of_several_queries_is_paid_for_once():
+    constraints = constrained([total([0, 1], 4.0)] * 3, 2)
+    curves = Curves(np.array([[0.0, 4.0]] * 2), np.array([[2.0, 0.0], [0.6, 0.0]]))
+    widths, wanted = np.array([2.0, 2.0]), Allocation(np.array([4.0, 0.0]), np.full(3, 0.1))
+    # at 10 seconds what grows saves 10 messages and costs one, what is narrowed sends 3 more and costs two
+    short, long = (worthwhile(constraints, curves, np.ones(2), widths, wanted, h) for h in (4.0, 10.0))
     assert not len(short.grow)
     assert long.grow.tolist() == [0]
     assert long.narrow.tolist() == [1]

@@ -1,8 +1,8 @@
 """Which changes of widths are worth their messages.
 
 An allocation moves nearly every width a little at every period. A grant is a message; a grant that narrows is
-two, since the agent must say from when on. So a bound is grown only if what that saves until the next change
-pays for its message and for those that narrow others to make room; and others are narrowed only for that.
+two, since the agent must say from when on. So bounds are grown only if what that saves until the next change
+pays for their messages and for those that narrow others to make room; and others are narrowed only for that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slackwater.planners.precision_allocation import Allocation
+from slackwater.planners.precision_allocation import Allocation, allocate
 from slackwater.planners.precision_constraints import Bools, Constraints, Floats, Ints
 from slackwater.planners.precision_curves import Curves
 
@@ -97,39 +97,105 @@ def worthwhile(
     """The changes from widths towards an allocation that pay for their messages within ``horizon`` seconds.
 
     Guarantee: the new widths are feasible if the old ones are, and so is every state on the way as long as
-    narrowing comes first. Costs are those of a message of each object. Objects in no row stay as they are.
+    narrowing comes first. Where queries overlap, the changes among all that hang together save more than
+    their messages cost. Costs are those of a message of each object. Objects in no row stay as they are.
+
+    >>> from slackwater.planners.precision_constraints import constrained, total
+    >>> one = constrained([total([0, 1], 4)], 2)
+    >>> curves = Curves(np.array([[0.0, 4.0]] * 2), np.array([[1.0, 0.0], [0.1, 0.0]]))
+    >>> wanted = Allocation(np.array([4.0, 0.0]), np.array([0.25]))
+    >>> even = np.array([2.0, 2.0])
+    >>> [worthwhile(one, curves, np.ones(2), even, wanted, h).widths.round(9).tolist() for h in (5.0, 100.0)]
+    [[2.0, 2.0], [4.0, 0.0]]
     """
     movable = constraints.shared & np.isfinite(widths)
     given, widths = widths, np.where(movable, widths, 0.0)
     target = np.where(movable, allocation.widths, 0.0)
-    now, then = curves.at(widths) * costs, curves.at(target) * costs
-    saved = (now - then) * horizon
+    now = curves.at(widths) * costs
+    saved = (now - curves.at(target) * costs) * horizon
     growing = movable & (target > widths * (1 + MARGIN)) & (saved > costs)
-    # a donor costs a grant, an acknowledgement, and what it will send more
-    spent = 2 * costs - saved
     giving = movable & (target < widths * (1 - MARGIN))
-    order = np.argsort(spent / np.maximum((widths - target) * allocation.price(constraints), TINY))
-    order = order[giving[order]]
-    donors = np.zeros(len(widths), bool)
-    for _ in range(ROUNDS):
-        need = constraints.matrix @ np.where(growing, target - widths, 0.0) - constraints.slack(widths)
-        donors = _donors(constraints, order, widths - target, need)
-        price = _donor_price(constraints, donors, widths - target, np.maximum(spent, 0.0), need)
-        dear = saved - costs < (constraints.by_object @ price) * (target - widths)
-        if not (growing & dear).any():
-            break
-        growing &= ~dear
-    else:
-        need = constraints.matrix @ np.where(growing, target - widths, 0.0) - constraints.slack(widths)
-        donors = _donors(constraints, order, widths - target, need)
-    after = np.where(donors, target, widths)
-    grown = np.flatnonzero(growing)
-    grown = grown[np.argsort(-(saved - costs)[grown])]
-    grown, after = _grown(constraints, after, grown, target)
-    return Changes(np.flatnonzero(donors), grown, np.where(movable, after, given))
+    if not growing.any():
+        return Changes(np.empty(0, np.int64), np.empty(0, np.int64), given)
+    # a donor costs a grant, an acknowledgement, and what it will send more
+    worth = np.where(giving, 2 * costs - saved, saved - costs)
+    component = constraints.components
+    several = component.queries[component.of_object] > 1
+    move = _Moves(constraints, widths, target, worth)
+    donors, share = move.of_one_query(growing & ~several, giving & ~several, allocation.price(constraints))
+    overlapping = move.of_several_queries(growing & several, giving & several)
+    donors, share = donors | (giving & several & (overlapping < KEPT)), np.maximum(share, overlapping)
+    grown = np.flatnonzero(growing & (share > 1 - KEPT))
+    grown = grown[np.lexsort((-worth[grown], -share[grown]))]
+    grown, after = _grown(constraints, np.where(donors, target, widths), grown, target)
+    # what was taken in part is now taken whole or not at all: where queries overlap that may not pay
+    gained = (now - curves.at(after) * costs) * horizon - np.where(donors, 2 * costs, 0.0)
+    gained[grown] -= costs[grown]
+    together = np.bincount(component.of_object, gained, minlength=component.count)
+    pays = ~several | (together > 0)[component.of_object]
+    after = np.where(pays, after, widths)
+    return Changes(np.flatnonzero(donors & pays), grown[pays[grown]], np.where(movable, after, given))
 
 
 MARGIN, TINY = 1e-4, 1e-300
+KEPT = 0.9
+"""A donor that would keep this share of what it can give gives nothing; nor does who would get as little as
+the rest grow."""
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """What can move, and what that is worth."""
+
+    constraints: Constraints
+    widths: Floats
+    target: Floats
+    worth: Floats
+    """What growing saves less its message; what giving costs, with its messages."""
+
+    def of_one_query(self, growing: Bools, giving: Bools, price: Floats) -> tuple[Bools, Floats]:
+        """Who gives, and 1 for those that grow; of objects whose queries share nothing with others.
+
+        The cheapest donors; who would pay more for width than they cost on average does not grow. That drops
+        more than must be, all at once; to choose as where queries overlap changed more and saved no more.
+        """
+        constraints, more = self.constraints, self.target - self.widths
+        spent = np.where(giving, self.worth, 0.0)
+        order = np.argsort(spent / np.maximum(-more * price, TINY))
+        order = order[giving[order]]
+        slack = constraints.slack(self.widths)
+        for _ in range(ROUNDS):
+            need = constraints.matrix @ np.where(growing, more, 0.0) - slack
+            donors = _donors(constraints, order, -more, need)
+            paid = _donor_price(constraints, donors, -more, np.maximum(spent, 0.0), need)
+            dear = self.worth < (constraints.by_object @ paid) * more
+            if not (growing & dear).any():
+                break
+            growing = growing & ~dear
+        else:
+            need = constraints.matrix @ np.where(growing, more, 0.0) - slack
+            donors = _donors(constraints, order, -more, need)
+        return donors, growing.astype(np.float64)
+
+    def of_several_queries(self, growing: Bools, giving: Bools) -> Floats:
+        """The shares of what they would take that growing objects get, and of what they would give that
+        others keep.
+
+        Were all donors narrowed, what room that leaves is worth something to those that grow, and to donors
+        that keep their width. To give it to whom it is worth most is an allocation again, over curves of one
+        segment each. An object that grows takes width of all its queries, and a donor frees some in each of
+        its own: prices of one query at a time would count the same messages several times.
+        """
+        none = np.zeros(len(self.widths))
+        if not growing.any():
+            return np.where(giving, 1.0, none)
+        length = np.where(giving | growing, np.abs(self.target - self.widths), 0.0)
+        left = self.constraints.usable - self.constraints.matrix @ np.where(giving, self.target, self.widths)
+        room = self.constraints.within(np.maximum(left, 0.0), length)
+        worth = np.where(giving | growing, self.worth, 0.0)
+        segments = Curves(np.stack([none, length], axis=1), np.stack([worth, none], axis=1))
+        taken = allocate(room, segments, np.ones(len(length))).widths
+        return np.divide(taken, length, out=none, where=length > 0)
 
 
 def _donors(constraints: Constraints, order: Ints, freed: Floats, need: Floats) -> Bools:

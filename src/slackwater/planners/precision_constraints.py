@@ -15,7 +15,7 @@ to share with: its width is its ceiling, infinite where nobody asks for it (the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+OF_THE_MATRIX = ("sizes", "by_object", "membership", "reciprocal", "shared", "rounding", "even", "components")
+"""What of constraints does not depend on their limits."""
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -96,6 +98,12 @@ class Constraints:
     def with_entries(self, values: Floats) -> csr_array:
         """Other entries at the places of the weights."""
         return csr_array((values, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
+
+    def within(self, limit: Floats, ceiling: Floats) -> Constraints:
+        """The same queries with other limits and ceilings; what was found out about the matrix is kept."""
+        found = replace(self, limit=limit, ceiling=ceiling)
+        found.__dict__.update({name: self.__dict__[name] for name in OF_THE_MATRIX if name in self.__dict__})
+        return found
 
     @cached_property
     def shared(self) -> Bools:
