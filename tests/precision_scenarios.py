@@ -36,8 +36,7 @@ SLID = {
     ),
 }
 """Means over a sliding time: what is true at each moment of it."""
-QUERIES.update(SLID)
-NAMES = tuple(QUERIES)
+NAMES = (*QUERIES, *SLID)
 KINDS = ("walks", "drifts", "jumps", "swings", "stays", "flickers")
 ACTS = ("cut", "kill", "hub", "driver", "key", "take", "query", "alter", "gone", "forget")
 WIDTHS = (0.5, 5.0, 20.0, 100.0)

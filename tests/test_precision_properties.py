@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from precision_scenarios import ACTS, KINDS, NAMES, WIDTHS, Act, Judge, Scenario, play
-from precision_world import World
+from precision_scenarios import ACTS, KINDS, NAMES, SLID, WIDTHS, Act, Judge, Scenario, play
+from precision_world import QUERIES, World
+
+
+@pytest.fixture(autouse=True, scope="module")
+def more_queries() -> Iterator[None]:
+    """Queries over a sliding time too, in this file alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, asked in SLID.items():
+            patch.setitem(QUERIES, name, asked)
+        yield
+
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
 

@@ -331,6 +331,72 @@ def test_an_agent_that_was_only_cut_off_has_its_keys_back() -> None:
     assert all(s.met for s in last.values())
 
 
+def standing(world: World) -> dict[tuple[str, str], Any]:
+    return {(s.query, s.column): s for s in world.said}
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_withdrawn_key_may_come_back_while_its_agent_is_away(returns: bool) -> None:
+    world = World(41, sites=2, follow=True, sums="never")
+    alone, _ = world.add_key(world.sites[0]), world.add_key(world.sites[1])
+    world.ask("apart", 40)
+    world.start_batches()
+    world.run(10)
+    site = world.sites[0]
+    site.withdraw(alone)
+    world.run(10)
+    assert all(s.met for s in standing(world).values())
+    site.cut()
+    if returns:
+        site.bring_back(alone, [1.0, 2.0])
+    world.run(12)
+    # it is nobody's word that the key has not come back
+    assert not any(s.met for s in standing(world).values())
+    site.connect()
+    world.run(12)
+    assert all(s.met for s in standing(world).values())
+    assert counted(world) == (2 if returns else 1)
+    assert true(world)
+
+
+@pytest.mark.parametrize("how", ["killed", "forgotten"])
+def test_what_was_withdrawn_does_not_keep_answers_open_for_ever(how: str) -> None:
+    world, keys, sites = small()
+    for key in keys[:2]:
+        sites[0].withdraw(key)
+    world.run(10)
+    if how == "killed":
+        world.kill(sites[0], 1.0)
+    else:
+        sites[0].die()
+        world.run(8)
+        world.forget(sites[0])
+    world.run(15)
+    assert all(s.met for s in standing(world).values())
+    assert counted(world) == 2
+    assert true(world)
+
+
+@pytest.mark.parametrize("sums", ["never", "measured"])
+def test_no_rate_bounds_what_a_key_without_a_value_may_come_to(sums: str) -> None:
+    world = World(43, sites=2, follow=True, rate=0.5, sums=sums)
+    keys = [world.add_key(site) for site in world.sites for _ in range(3)]
+    world.ask("plain", 60)
+    world.start_batches()
+    world.run(12)
+    world.sites[0].change(keys[0], [math.nan, math.nan])
+    world.run(8)
+    assert standing(world)["plain", "s"].met
+    world.sites[0].cut()
+    world.sites[0].change(keys[0], [500.0, 0.0])
+    world.run(12)
+    assert standing(world)["plain", "s"].low is None
+    world.sites[0].connect()
+    world.run(12)
+    assert standing(world)["plain", "s"].met
+    assert true(world)
+
+
 def test_a_process_that_starts_anew_vouches_for_what_has_no_value() -> None:
     world, keys, sites = small()
     sites[0].change(keys[0], [math.nan, math.nan])

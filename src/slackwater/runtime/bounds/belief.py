@@ -45,6 +45,7 @@ _BY_KEY: dict[str, tuple[float, type[np.generic]]] = {
     "withdrawn": (0, np.int64),
     "begun": (0, np.int64),
     "left": (0, np.int64),
+    "forgotten": (False, np.bool_),
 }
 
 
@@ -107,6 +108,8 @@ class Belief:
         """By key: when it was first told of, from which on it counts."""
         self.left: Ints = np.empty(0, np.int64)
         """By key: when it was withdrawn, or was there again."""
+        self.forgotten: Bools = np.empty(0, bool)
+        """By key: whether it was withdrawn by somebody at the hub, since nobody has it any more."""
         self._periods: set[int] | None = None
         """With which bounds shrink; None: it is to be looked for."""
         self._climbs = False
@@ -204,9 +207,10 @@ class Belief:
         for key, told in sums.items():
             by_key[key] = by_key[told.members].sum(axis=0)
 
-    def withdraw(self, keys: Ints, position: int, at: int) -> None:
+    def withdraw(self, keys: Ints, position: int, at: int, *, forgotten: bool = False) -> None:
         """Keys are there no more, from a position of the log and a time on; 0: they are there again."""
-        self.left[keys] = at
+        self.flipped |= bool((self.forgotten[keys] != forgotten).any())
+        self.left[keys], self.forgotten[keys] = at, forgotten
         self.flipped |= bool(((self.withdrawn[keys] > 0) != (position > 0)).any())
         self.withdrawn[keys] = position
 
@@ -214,6 +218,12 @@ class Belief:
     def here(self) -> Bools:
         """By key: whether it was not withdrawn."""
         found: Bools = self.withdrawn == 0
+        return found
+
+    @property
+    def may_return(self) -> Bools:
+        """By key: whether its agent has withdrawn it, and would say so if it came back."""
+        found: Bools = (self.withdrawn > 0) & ~self.forgotten
         return found
 
     def granted(self, objects: Ints, law: Mapping[str, npt.NDArray[np.generic]], position: Ints) -> None:
@@ -269,7 +279,8 @@ class Belief:
         Where it is known how fast values change, how long an agent has been away bounds how far they can have
         gone. With a ``lag``, rows of that last time may be missing: bounds are those before it, or as they
         were placed since, and what values can have moved by then is left to whoever pads them. What has no
-        value has a bound about 0; what has one that it never told has none.
+        value has a bound about 0, and none while its agent is away, however slowly values change: one may
+        come. What has a value that it never told has no bound.
         """
         since = self.since[objects]
         then: Any = np.maximum(since, now - lag) if lag else now
@@ -279,13 +290,24 @@ class Belief:
         centre = np.where(np.isnan(centre), 0.0, centre)
         if isinstance(objects, slice):
             objects = np.arange(self.size * self.columns)[objects]
-        unsure = self.unsure[objects // self.columns]
+        keys = objects // self.columns
+        half = np.where(self.withdrawn[keys] > 0, 0.0, half)
+        unsure = self.unsure[keys]
         away = unsure > 0
         if away.any():
-            known = self._rates is not None
-            gone = self.paces()[objects] * np.maximum(now - unsure, 0) / 1e6 if known else np.inf
+            gone: Any = np.inf
+            if self._rates is not None:
+                gone = self.paces()[objects] * np.maximum(now - unsure, 0) / 1e6
+                gone = np.where(self._lacking()[objects], np.inf, gone)
             half = np.where(away, half + gone, half)
         return centre - half, centre + half
+
+    def _lacking(self) -> Bools:
+        """By object: whether it has no value, or is a sum of which some member has none."""
+        found: Bools = np.isnan(self.value).reshape(self.size, self.columns)
+        for key, told in self.live.items():
+            found[key] |= np.isnan(self.value.reshape(self.size, self.columns)[told.members]).any(axis=0)
+        return found.ravel()
 
     def changes_after(self, now: int) -> int | None:
         """The next time at which a bound may change by itself: it shrinks, moves with its trend, or widens.

@@ -238,8 +238,11 @@ class Mirror:
             self._doubt(keys, event.at)
         elif event.kind == "joined":
             if agent.incarnation != what["incarnation"]:
-                # it has forgotten its bounds, if it had any
-                self._handed(keys, event.at, position)
+                # it has forgotten its bounds, if it had any; of what was withdrawn it knows nothing, and
+                # would announce it
+                gone = self.belief.withdrawn[keys] > 0
+                self._handed(keys[~gone], event.at, position)
+                self.belief.unsure[keys[gone]] = 0
                 agent.lost = 0
             agent.incarnation = what["incarnation"]
             agent.cost = what.get("cost", 1.0)
@@ -253,7 +256,7 @@ class Mirror:
     def _withdrawn(self, numbers: Ints, position: int, at: int) -> Ints:
         """Keys that somebody at the hub has withdrawn, but for those that were told of since."""
         keys = numbers[(self.told[numbers] < position) & (self.taken[numbers] < position)]
-        self.belief.withdraw(keys, position, at)
+        self.belief.withdraw(keys, position, at, forgotten=True)
         return self.belief.objects(keys).ravel()
 
     def _doubt(self, keys: Ints, at: int) -> None:

@@ -131,7 +131,7 @@ class BoundedQuery:
         there = ~np.isnan(belief.value.reshape(belief.size, belief.columns)) & here[:, None]
         self.apart = self._halves(there)
         self.cover = self.covered(belief.live)
-        self.items = self._weighed(known, there)
+        self.items = self._weighed(known, there, returning=belief.known & belief.may_return)
         values = self._values(known, there)
         self.counted = self.matrix.rows_of(values)
         # what is granted to keys that have not spoken yet must be allowed for: with their weights, and with
@@ -168,7 +168,9 @@ class BoundedQuery:
                 members = csr_array(members + abs(item.weights))
         self._members = csc_array(members)
 
-    def _weighed(self, known: Bools, there: Bools, counted: Values | None = None) -> list[Weighed]:
+    def _weighed(
+        self, known: Bools, there: Bools, counted: Values | None = None, returning: Bools | None = None
+    ) -> list[Weighed]:
         values = self._values(known, there)
         sums = [
             self._call(i, call, values) if call.function in ("sum", "avg") else self._none()
@@ -180,12 +182,13 @@ class BoundedQuery:
             counts = [np.where(f > 0, f, c) for f, c in zip(found, counts, strict=True)]
         items = [self._item(item, sums, counts, values) for item in self.form.items]
         for item, made in zip(self.form.items, items, strict=True):
-            made.absent = self._absent(item, known, there)
+            made.absent = self._absent(item, known if returning is None else known | returning, there)
         return items
 
     def _absent(self, item: BoundedItem, known: Bools, there: Bools) -> csr_array:
         """Objects of keys that are known, which count in a call of an item and have no value.
 
+        Those that were withdrawn and may come back are among them.
         What is only counted weighs nothing, and is among them with a value too: it may have gone.
         """
         matrix, count = self.matrix, len(self._columns)
