@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from precision_world import World
-from slackwater.runtime.bounds.mirror import AgentSeen, Mirror
+from slackwater.runtime.bounds.mirror import Mirror
+from slackwater.runtime.bounds.seen import AgentSeen
 
 
 def walking(allocation: str, seed: int = 21) -> World:

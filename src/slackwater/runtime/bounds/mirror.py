@@ -7,96 +7,20 @@ mirror that was kept comes to the same one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from slackwater.edge.shadows import POINTS
-from slackwater.edge.sum_table import SumTable
-from slackwater.edge.widths import Bools, Floats, Ints
-from slackwater.runtime.bounds.belief import Belief, LiveSum
-from slackwater.runtime.bounds.events import Entry, Event, Queue
+from slackwater.edge.widths import Floats, Ints
+from slackwater.runtime.bounds.belief import LiveSum
+from slackwater.runtime.bounds.events import Entry, Event
+from slackwater.runtime.bounds.seen import AgentSeen, Seen
 
 NOBODY = -1
 
 
-@dataclass
-class AgentSeen:
-    """An agent as the log shows it."""
-
-    place: int
-    incarnation: str = ""
-    lost: int = 0
-    """Since when; 0: it is there."""
-    cost: float = 1.0
-    """What one of its messages costs, relative to those of others, times what its key says."""
-
-
-class Mirror:
-    """All that is known of one stream whose values agents send."""
-
-    def __init__(
-        self,
-        columns: int,
-        tolerance: int,
-        *,
-        rates: Sequence[float] | None = None,
-        widening: int | None = None,
-    ) -> None:
-        """``rates``, by column, are the most that values change in a second; without, rows are waited for."""
-        self.columns = columns
-        self._widening = widening
-        self._rates = rates
-        self._tolerance = tolerance
-        self._hold = tolerance if rates is None else 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self.belief = Belief(self.columns, self._widening, self._rates)
-        self.queue = Queue(self._tolerance, self._hold)
-        self._declared: dict[str, Any] = {}
-        self.owner: Ints = np.empty(0, np.int64)
-        """By key: the agent that has it, by place."""
-        self.announced: Ints = np.empty(0, np.int64)
-        """By key: the agent that is to have it, by the newest of the log, whose time is still to come."""
-        self.names: list[Any] = []
-        """The keys, by the hub's numbers; of a sum, an object that says which."""
-        self.sums = SumTable()
-        """The sums that are defined, and have not ended at the time that has been reached."""
-        self.ordered = SumTable()
-        """Those that the log defines, some of them from a time on that is still to come."""
-        self.sum_keys: dict[int, int] = {}
-        """By the number of a sum: the number of its key, once its agent has announced it."""
-        self._missing: dict[int, tuple[int, list[list[int]]]] = {}
-        """By key of a sum: the members that have no value, and the position that said so."""
-        self.sums_version = 0
-        """Another number whenever sums have been defined, announced or ended."""
-        self.agents: dict[str, AgentSeen] = {}
-        self.updates: Floats = np.empty(0)
-        """By key: rows since they were last asked for."""
-        self.heard: Ints = np.empty(0, np.int64)
-        """By key: the time of its last row."""
-        self.lowest: Ints = np.empty(0, np.int64)
-        self.seconds: Floats = np.empty(0)
-        self.rates: Floats = np.empty((0, POINTS))
-        self.away: Bools = np.empty(0, bool)
-        """By key: whether its agent is lost, and has not caught up since."""
-        self.told: Ints = np.empty(0, np.int64)
-        """By key: the position of its newest row."""
-        self.taken: Ints = np.empty(0, np.int64)
-        """By key: since which position another process has it, which knew nothing of its bounds."""
-        self.acked: Ints = np.empty(0, np.int64)
-        """By object: the position of the last word of its agent that it uses a grant."""
-        self.cost: Floats = np.empty(0)
-        """By key: what its messages cost, relative to those of its agent's other keys."""
-        self._early: dict[int, int] = {}
-        """Words on grants whose own start is still to come, and their positions."""
-        self._granted_to = 0
-        """The position of the newest grant that is believed."""
-        self._by_grant: Ints | None = None
-        """Objects in the order of their newest grants; None: those have changed."""
+class Mirror(Seen):
+    """All that is known of one stream whose values agents send, carried on by its log."""
 
     def take(self, entry: Entry) -> None:
         """An entry of the log, in its order."""
@@ -142,25 +66,6 @@ class Mirror:
         numbers = np.array(entry["numbers"], np.int64)
         self.cost[numbers] = costs
         self.belief.change_at_most(numbers, rates)
-
-    def _grow(self, size: int) -> None:
-        more = size - self.belief.size
-        if more <= 0:
-            return
-        self.belief.grow(size)
-        self.owner = np.concatenate([self.owner, np.full(more, -1)])
-        self.announced = np.concatenate([self.announced, np.full(more, -1)])
-        self.updates = np.concatenate([self.updates, np.zeros(more)])
-        self.cost = np.concatenate([self.cost, np.ones(more)])
-        for name in ("heard", "told", "taken"):
-            setattr(self, name, np.concatenate([getattr(self, name), np.zeros(more, np.int64)]))
-        self.away = np.concatenate([self.away, np.zeros(more, bool)])
-        objects = more * self.columns
-        self.acked = np.concatenate([self.acked, np.zeros(objects, np.int64)])
-        self._by_grant = None
-        self.lowest = np.concatenate([self.lowest, np.zeros(objects, np.int64)])
-        self.seconds = np.concatenate([self.seconds, np.zeros(objects)])
-        self.rates = np.concatenate([self.rates, np.zeros((objects, POINTS))])
 
     def advance(self, time: int) -> Iterator[tuple[int, Ints]]:
         """Carry out what is complete at a time of the hub; at each time of a change the objects it changes.
@@ -276,25 +181,6 @@ class Mirror:
         known = ~self.away[keys] & (self.told[keys] >= self.taken[keys]) & used.all(axis=1)
         self.belief.unsure[keys[known]] = 0
 
-    def costs(self) -> Floats:
-        """By object: what one of its messages costs; of a sum, what the dearest of its members do."""
-        # the last place is that of nobody
-        by_agent = np.ones(len(self.agents) + 1)
-        for agent in self.agents.values():
-            by_agent[agent.place] = agent.cost
-        own = self.cost
-        if (own != 1).any():
-            own = own.copy()
-            for number, defined in self.sums.defined.items():
-                if number in self.sum_keys:
-                    own[self.sum_keys[number]] = own[list(defined.members)].max()
-        return np.repeat(by_agent[self.owner] * own, self.columns)
-
-    def unsaid(self) -> Bools:
-        """By object: whether the process that has it now is still to say that it uses its grant."""
-        granted = np.isfinite(self.belief.asked_width)
-        return granted & (self.acked < np.repeat(self.taken, self.columns))
-
     def _row(self, at: int, position: int, what: Mapping[str, Any]) -> Ints:
         key, rides = what["key"], what["rides"] or {}
         if position < self.told[key]:
@@ -373,61 +259,7 @@ class Mirror:
             self._vouch(keys)
         return self.belief.objects(keys).ravel()
 
-    def to_parts(self) -> tuple[dict[str, npt.NDArray[np.generic]], dict[str, Any]]:
-        """All of it as arrays and JSON, to be kept."""
-        arrays = {f"belief.{n}": a for n, a in self.belief.to_arrays().items()}
-        arrays |= {name: getattr(self, name) for name in _ARRAYS}
-        kept = {
-            "names": self.names,
-            "agents": {n: [a.place, a.incarnation, a.lost, a.cost] for n, a in self.agents.items()},
-            "declared": self._declared,
-            "queue": self.queue.to_json(),
-            "early": sorted(self._early.items()),
-            "granted_to": self._granted_to,
-            "sums": self.sums.to_json(),
-            "ordered": self.ordered.to_json(),
-            "missing": [[key, *told] for key, told in self._missing.items()],
-            "live": [[key, s.members.tolist(), s.scope, s.window] for key, s in self.belief.live.items()],
-        }
-        return arrays, kept
 
-    def load(self, arrays: Mapping[str, npt.NDArray[np.generic]], kept: Mapping[str, Any]) -> None:
-        prefix = "belief."
-        self.belief.load({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
-        # snapshots of earlier versions know neither of costs nor of sums
-        for name in _ARRAYS:
-            usual = np.ones(self.belief.size) if name == "cost" else arrays["owner"]
-            setattr(self, name, np.array(arrays.get(name, usual)))
-        self.names = list(kept["names"])
-        named = enumerate(self.names)
-        self.sum_keys = {n["sum"]: number for number, n in named if isinstance(n, dict)}
-        self.sums.load(kept.get("sums", ()))
-        self.ordered.load(kept.get("ordered", ()))
-        self._missing = {key: (position, lists) for key, position, lists in kept.get("missing", ())}
-        live = kept.get("live", ())
-        self.belief.live = {key: LiveSum(np.array(m, np.int64), scope, size) for key, m, scope, size in live}
-        self.agents = {n: AgentSeen(*seen) for n, seen in kept["agents"].items()}
-        self._declared = dict(kept["declared"])
-        self.queue.load(dict(kept["queue"]))
-        self._early = {int(g): int(position) for g, position in kept["early"]}
-        self._granted_to = int(kept["granted_to"])
-        self._by_grant = None
-
-
-_ARRAYS = (
-    "owner",
-    "announced",
-    "away",
-    "told",
-    "taken",
-    "acked",
-    "updates",
-    "cost",
-    "heard",
-    "lowest",
-    "seconds",
-    "rates",
-)
 AT_MOST = 3600
 """Times between two events at which bounds that change by themselves are looked at."""
 
