@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from slackwater.planners.precision_constraints import Bools, Constraints, Floats, Ints, narrowed, uniform
 from slackwater.planners.precision_curves import Curves
-from slackwater.planners.precision_prices import fitted_prices
+from slackwater.planners.precision_prices import STEPS_WARM, fitted_prices
 
 PROGRAM_AT_MOST = 4_000
 """Segments up to which the linear program is solved as it is; beyond, prices are fitted step by step,
@@ -45,11 +45,13 @@ def allocate(
     last: Floats | None = None,
     *,
     program_at_most: int = PROGRAM_AT_MOST,
+    steps: int = STEPS_WARM,
 ) -> Allocation:
     """The widths that cost least.
 
     Guarantee: feasible, without tolerance. Of least cost where each object has one query (greedy by slope) or
-    where the program is small; else near it, the nearer the more often it is called with its ``last`` prices.
+    where the program is small; else near it, the nearer the more often it is called with its ``last`` prices,
+    or the more ``steps`` are made from there.
     Objects that are in no row have their ceiling.
     """
     segments = _segments(constraints, curves, costs)
@@ -65,7 +67,7 @@ def allocate(
         if segments.useful[several].sum() <= program_at_most:
             _programmed(constraints, segments, several, widths, prices)
         else:
-            fitted = fitted_prices(constraints, segments.lengths, segments.slopes, last)
+            fitted = fitted_prices(constraints, segments.lengths, segments.slopes, last, steps)
             prices[~alone] = fitted.prices[~alone]
             widths[several] = fitted.widths[several]
     return Allocation(narrowed(constraints, widths), prices)

@@ -123,7 +123,9 @@ def worthwhile(
     several = component.queries[component.of_object] > 1
     move = _Moves(constraints, widths, target, worth)
     donors, share = move.of_one_query(growing & ~several, giving & ~several, allocation.price(constraints))
-    overlapping = move.of_several_queries(growing & several, giving & several)
+    # what a unit of width saves in a second is known: about what it is worth until the next change
+    lasting = float(np.median(np.broadcast_to(horizon, len(widths))[growing]))
+    overlapping = move.of_several_queries(growing & several, giving & several, allocation.prices * lasting)
     donors, share = donors | (giving & several & (overlapping < KEPT)), np.maximum(share, overlapping)
     grown = np.flatnonzero(growing & (share > 1 - KEPT))
     grown = grown[np.lexsort((-worth[grown], -share[grown]))]
@@ -138,6 +140,8 @@ def worthwhile(
 
 
 MARGIN, TINY = 1e-4, 1e-300
+STEPS = 20
+"""Steps of prices where changes are chosen: of a million objects that finds 99 % of what can be saved."""
 KEPT = 0.9
 """A donor that would keep this share of what it can give gives nothing; nor does who would get as little as
 the rest grow."""
@@ -177,14 +181,15 @@ class _Moves:
             donors = _donors(constraints, order, -more, need)
         return donors, growing.astype(np.float64)
 
-    def of_several_queries(self, growing: Bools, giving: Bools) -> Floats:
+    def of_several_queries(self, growing: Bools, giving: Bools, prices: Floats) -> Floats:
         """The shares of what they would take that growing objects get, and of what they would give that
         others keep.
 
         Were all donors narrowed, what room that leaves is worth something to those that grow, and to donors
         that keep their width. To give it to whom it is worth most is an allocation again, over curves of one
         segment each. An object that grows takes width of all its queries, and a donor frees some in each of
-        its own: prices of one query at a time would count the same messages several times.
+        its own: prices of one query at a time would count the same messages several times. Where there are
+        many objects, that is fitted from the ``prices`` on.
         """
         none = np.zeros(len(self.widths))
         if not growing.any():
@@ -194,7 +199,7 @@ class _Moves:
         room = self.constraints.within(np.maximum(left, 0.0), length)
         worth = np.where(giving | growing, self.worth, 0.0)
         segments = Curves(np.stack([none, length], axis=1), np.stack([worth, none], axis=1))
-        taken = allocate(room, segments, np.ones(len(length))).widths
+        taken = allocate(room, segments, np.ones(len(length)), prices, steps=STEPS).widths
         return np.divide(taken, length, out=none, where=length > 0)
 
 

@@ -32,14 +32,20 @@ class Fitted:
     widths: Floats
 
 
-def fitted_prices(constraints: Constraints, lengths: Floats, slopes: Floats, last: Floats | None) -> Fitted:
+def fitted_prices(
+    constraints: Constraints,
+    lengths: Floats,
+    slopes: Floats,
+    last: Floats | None,
+    steps: int = STEPS_WARM,
+) -> Fitted:
     """Prices at which the limits are about used up, and widths that go with them.
 
     Guarantee: the widths are feasible, without tolerance. Variant: multiplicative steps on the dual of the
     linear program, each query with a pace of its own that falls when its price has overshot.
     """
     if last is not None:
-        warm = _stepped(constraints, lengths, slopes, np.where(last > 0, last, 0.0), STEPS_WARM)
+        warm = _stepped(constraints, lengths, slopes, np.where(last > 0, last, 0.0), steps)
     if last is None or warm.off > LOST:
         cold = _stepped(constraints, lengths, slopes, _begun(constraints, lengths, slopes), STEPS_AT_MOST)
     best = cold if last is None or (warm.off > LOST and cold.off < warm.off) else warm
