@@ -235,17 +235,22 @@ def _donor_price(
 def _grown(constraints: Constraints, widths: Floats, order: Ints, target: Floats) -> tuple[Ints, Floats]:
     """Grow objects in order into what is left, none by too small a part."""
     widths, left = widths.copy(), constraints.usable - constraints.matrix @ widths
-    by_object, kept = constraints.by_object, []
+    kept, taken = [], []
     wanted = target[order] - widths[order]
     if (constraints.matrix[:, order] @ wanted <= left).all():
         widths[order] = target[order]
         return order, widths
-    for chosen, more in zip(order.tolist(), wanted.tolist(), strict=True):
-        entries = slice(by_object.indptr[chosen], by_object.indptr[chosen + 1])
-        queries, weights = by_object.indices[entries], by_object.data[entries]
-        possible = min(more, float((left[queries] / weights).min()))
+    # one after the other, each with a few entries: plain numbers are quicker here than arrays of a few
+    rows = constraints.by_object[order]
+    queries, weights, start = rows.indices.tolist(), rows.data.tolist(), rows.indptr.tolist()
+    room = left.tolist()
+    for place, (chosen, more) in enumerate(zip(order.tolist(), wanted.tolist(), strict=True)):
+        entries = range(start[place], start[place + 1])
+        possible = min(more, min(room[queries[entry]] / weights[entry] for entry in entries))
         if possible >= PART * more and possible > 0:
-            widths[chosen] += possible
-            left[queries] -= possible * weights
+            for entry in entries:
+                room[queries[entry]] -= possible * weights[entry]
             kept.append(chosen)
+            taken.append(possible)
+    widths[kept] += taken
     return np.array(kept, np.int64), widths
