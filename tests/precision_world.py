@@ -806,7 +806,8 @@ class World:
                 values[column] = self._moved(key, column, value, seconds)
             elif not math.isnan(value):
                 if self.rate is not None:
-                    step = self.rng.uniform(-1, 1) * self.rate_of(key, column) * seconds
+                    goal = value + self.rng.uniform(-1, 1) * self.rate_of(key, column) * seconds
+                    step = self._slow(key, column, goal) - value
                 elif trend[column]:
                     step = trend[column] * scale[column] * seconds + self.rng.normal(0, 0.05) * scale[column]
                 else:
@@ -832,8 +833,19 @@ class World:
             "walks": scale * self.rng.normal(),
             "flickers": scale * self.rng.normal(),
         }
-        most = math.inf if self.rate is None else 0.999 * self.rate_of(key, column) * seconds
-        return value + max(-most, min(most, steps[kind]))
+        moved = value + steps[kind]
+        return moved if self.rate is None else self._slow(key, column, moved)
+
+    def _slow(self, key: Key, column: int, value: float) -> float:
+        """As near to a value as the rate allows now: what stood at any time is no further from what stands
+        later than the rate lets it go in between, or in the tolerance, if that is longer."""
+        noted, rate = self.watched[key], 0.999 * self.rate_of(key, column)
+        now = noted.site.clock
+        # the value of each time stood until the next one came
+        until = np.array([*noted.times[1:], now])
+        stood = np.array([values[column] for values in noted.values])
+        reach = rate * np.maximum(now - until, self.tolerance) / SECOND
+        return float(np.clip(value, np.nanmax(stood - reach), np.nanmin(stood + reach)))
 
     def start_batches(self) -> None:
         def batch() -> None:

@@ -179,11 +179,15 @@ def stood(world: World, said: Said) -> float:
 def test_a_mean_holds_nothing_of_the_time_before_its_keys_counted(every: float) -> None:
     world = peopled(3)
     world.ask("mean", 6)
+
+    def turned(end: int, time: int) -> None:
+        world.driver.turn(end, time)
+        world.driver.commit()
+
     # a slow driver: agents have values long before they are granted widths
     for _ in range(round(36 / every)):
         world.run(every)
-        world.driver.turn()
-        world.driver.commit()
+        world.hub.request(turned, lambda: pytest.fail("the hub is there"))
     assert world.driver.evaluator.queries[0].ready
     whole = [said for said in world.said if said.met]
     assert min(stood(world, said) for said in whole) < 1
