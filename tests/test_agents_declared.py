@@ -166,6 +166,12 @@ def test_clauses_without_effect_are_warned_of(clause: str) -> None:
     assert check_agents(catalog(declared)) == []
 
 
+def test_no_tolerance_at_all_is_warned_of() -> None:
+    [warning] = check_agents(catalog(stream(HUB, "TOLERANCE 0 SECONDS") + PRECISE))
+    assert "leaves a row no time to reach the hub" in str(warning)
+    assert "TOLERANCE 400 MILLISECONDS" in warning.hint
+
+
 def test_the_command_refuses_and_warns_without_spark(tmp_path: Path) -> None:
     file = tmp_path / "load.sql"
     file.write_text(stream(f"{HUB}, alocation 'curves'") + PRECISE)

@@ -80,6 +80,8 @@ WRONG = [
     (f"{QUERY} WITH SUBSET GAP ^1.5", "a whole number"),
     (f"{QUERY} WITH SUBSET GAP 3 FILL ^cubic", "expected LINEAR or LAST after FILL"),
     (f"{QUERY} WITH ^PRECISION -1", "at least 0, got -1"),
+    (f"{QUERY} WITH PRECISION ^1e400", "(a number below 1.8e308), found '1e400'"),
+    (f"{STREAM} MAX RATE ^1e400 PER SECOND", "(a number below 1.8e308), found '1e400'"),
     (f"{QUERY} WITH PRECISION 5 ^WEIGHT 2", "WEIGHT does not go with PRECISION"),
     (f"{QUERY} WITH ^DRIFT 5 BELIEF 100%", "BELIEF must lie between"),
     (f"{QUERY} WITH DRIFT 1 BELIEF 0.95^", "hint: write 95% or 0.95%"),

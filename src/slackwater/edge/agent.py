@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from slackwater.edge.agent_state import AgentState
-from slackwater.edge.clock import never_back, now_micros
+from slackwater.edge.clock import SteadyClock, now_micros
 from slackwater.edge.messages import Declared, cost_of, label, name_of
 from slackwater.edge.terms import COST, Terms, TermsOf, terms_of
 from slackwater.edge.tls import client_tls
@@ -56,11 +56,11 @@ class Agent:
     has no grant is not sent.
 
     ``name`` tells agents of a stream apart and outlives restarts: the host's name by default, so two agents
-    of one stream on one host need names. ``clock`` gives microseconds since the epoch; if it is set back, the
-    agent's time stands until it is there again. ``cost`` is what one of its messages costs, relative to 1:
-    the dearer they are, the wider its bounds. ``terms`` says of single keys what their messages cost, times
-    that, and how fast their values can change; it is asked when a key is first told to the hub. All methods
-    may be called from any thread.
+    of one stream on one host need names. ``clock`` gives microseconds since the epoch; where it was set
+    back by more than a second, the agent begins anew and all values are told again. ``cost`` is what one of
+    its messages costs, relative to 1: the dearer they are, the wider its bounds. ``terms`` says of single
+    keys what their messages cost, times that, and how fast their values can change; it is asked when a key is
+    first told to the hub. All methods may be called from any thread.
 
     >>> agent = Agent("hosts", hub="ws://127.0.0.1:7400", name="rack-1")
     >>> since = agent.update("web-1", 0.75)
@@ -103,7 +103,7 @@ class Agent:
             raise SourceError(f"expected {COST}, got {cost!r}")
         identity = {"stream": stream, "agent": self.name, "token": token}
         tls = client_tls(hub, ca)
-        self._clock = clock = never_back(clock)
+        self._clock = steady = SteadyClock(clock)
         self._flush_timeout = flush_timeout
         self._changed = threading.Condition()
         self._state = AgentState(outbox_limit=outbox_limit, terms=terms_of(terms))
@@ -112,7 +112,7 @@ class Agent:
             self._changed,
             url=hub,
             identity=identity if paid == 1 else {**identity, "cost": paid},
-            clock=clock,
+            clock=steady,
             random=random,
             tls=tls,
         )

@@ -283,7 +283,7 @@ class AgentState:
     def start_anew(self, now: int) -> None:
         """A new incarnation with the same keys and current values: to the hub it is an agent that starts."""
         values, gone = self._values(), self.filters.gone
-        self.superseded_before += self.outbox.superseded
+        self.superseded_before += self.outbox.superseded + self.outbox.waiting
         self._begin()
         # sums were those of the other log
         self._keys, kept = self._keys.without_sums()
@@ -293,6 +293,14 @@ class AgentState:
             self.filters.value[:] = values[kept].ravel()
             self.filters.since[np.isnan(self.filters.value)] = UNTOLD
             self.filters.gone[:] = gone[kept]
+
+    def turn_back(self, now: int) -> None:
+        """The clock was set back: a new incarnation, whose time begins now.
+
+        To wait until it is there again would leave bounds as they are that the coordinator shrinks and moves.
+        """
+        self.start_anew(now)
+        self._time = now
 
     def next_message(self, now: int) -> Message | None:
         """The next message to the hub on this connection: keys before the rows that name them."""

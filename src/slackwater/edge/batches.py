@@ -36,6 +36,8 @@ def batch_fields(message: Message, columns: int, numbers: Sequence[int]) -> Mess
         fields["caught_up"] = field(message, "caught_up", flag, "true or false")
     if "superseded" in message:
         fields["superseded"] = field(message, "superseded", whole, "a whole number")
+    if "missing" in message:
+        fields["missing"] = field(message, "missing", whole, "a time in microseconds")
     return fields
 
 

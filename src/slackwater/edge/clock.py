@@ -17,27 +17,31 @@ def now_micros() -> int:
     return time.time_ns() // 1_000
 
 
-def never_back(clock: Callable[[], int]) -> Callable[[], int]:
+class SteadyClock:
     """A clock that stands while another one, which was set back, is behind; for one thread at a time.
 
     >>> times = iter([5, 3, 6])
-    >>> clock = never_back(lambda: next(times))
+    >>> clock = SteadyClock(lambda: next(times))
     >>> clock(), clock(), clock()
     (5, 5, 6)
     """
-    latest = 0
-    behind = False
 
-    def steady() -> int:
-        nonlocal latest, behind
-        now = clock()
-        back = latest - now
-        if back > SET_BACK and not behind:
-            logger.warning(
-                "the clock was set back by %.1f s: time stands until it is there again", back / 1e6
-            )
-        behind = back > SET_BACK
-        latest = max(latest, now)
-        return latest
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._latest = 0
+        self.behind = False
+        """Whether the other one was set back by so much that waiting for it will not do."""
 
-    return steady
+    def __call__(self) -> int:
+        now = self._clock()
+        back = self._latest - now
+        if back > SET_BACK and not self.behind:
+            logger.warning("the clock was set back by %.1f s", back / 1e6)
+        self.behind = back > SET_BACK
+        self._latest = max(self._latest, now)
+        return self._latest
+
+    def go_back(self) -> int:
+        """The time of the other clock, from which this one goes on."""
+        self._latest, self.behind = self._clock(), False
+        return self._latest

@@ -2,8 +2,9 @@
 
 Guarantee: every row that was put in is sent in a batch until the hub has it on disk, in the order in which
 rows were put in, except rows that were superseded: where more wait than the limit, of each key only the
-newest stays. So the outbox holds at most the limit, or five rows for every four keys if that is more. What
-waits is in arrays; Python objects are made of what is sent, a batch at a time.
+newest stays, and the hub is told since when others are missing. So the outbox holds at most the limit, or
+five rows for every four keys if that is more. What waits is in arrays; Python objects are made of what is
+sent, a batch at a time.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Batch:
     narrowed: list[Narrowed]
     caught_up: bool
     superseded: int
+    missing: int | None
+    """Since when rows are missing that were superseded."""
     absent: list[ToldAbsent]
     beside: tuple[Ints, list[list[Curve]]]
 
@@ -101,6 +104,7 @@ class Batch:
             message["caught_up"] = True
         if self.superseded:
             message["superseded"] = self.superseded
+            message["missing"] = self.missing
         return message
 
 
@@ -124,7 +128,10 @@ class Outbox:
     _absent: deque[ToldAbsent] = field(default_factory=deque)
     _caught_up: int | None = None
     """How many rows were put in when all was caught up, until that is said."""
+    _complete: bool = False
+    """Whether all was caught up on this connection, said or not."""
     _untold: int = 0
+    _missing: int | None = None
     _under_way: deque[Batch] = field(default_factory=deque)
     _unsent: int = 0
     """How many of the batches under way are still to be sent on this connection: the last ones."""
@@ -142,9 +149,13 @@ class Outbox:
 
     def _thin(self) -> None:
         """Keep the newest waiting row of every key."""
-        gone = self._waiting.thin()
+        gone, first = self._waiting.thin()
         self.superseded += gone
         self._untold += gone
+        if first is not None:
+            self._missing = first if self._missing is None else min(first, self._missing)
+            # nobody knows what was in between: all is caught up again with the last of those that stayed
+            self._caught_up = self._put if self._complete else self._caught_up
         self._taken += gone
         # counts of rows are of another order now: what follows some rows follows all that are here
         self._narrowed = deque(replace(narrowed, after=self._put) for narrowed in self._narrowed)
@@ -165,6 +176,7 @@ class Outbox:
     def catch_up(self) -> None:
         """All rows up to now are here, and none is missing: said with the last of them."""
         self._caught_up = self._put
+        self._complete = True
 
     def next_batch(self, now: int) -> Batch | None:
         """The next batch to send on this connection, None while there is none or enough are under way."""
@@ -182,8 +194,9 @@ class Outbox:
         caught_up = self._caught_up is not None and self._taken >= self._caught_up and not self._narrowed
         self._number += 1
         curves, beside = self.curves.told_curves(rows.key), self.curves.beside(now)
-        batch = Batch(self._number, now, rows, curves, narrowed, caught_up, self._untold, absent, beside)
-        self._untold = 0
+        told = self._untold, self._missing
+        batch = Batch(self._number, now, rows, curves, narrowed, caught_up, *told, absent, beside)
+        self._untold, self._missing = 0, None
         self._caught_up = None if caught_up else self._caught_up
         self._under_way.append(batch)
         return batch
@@ -213,6 +226,7 @@ class Outbox:
         self._under_way = deque(replace(batch, caught_up=False) for batch in self._under_way)
         self._unsent = len(self._under_way)
         self._caught_up = None
+        self._complete = False
 
     @property
     def waiting(self) -> int:

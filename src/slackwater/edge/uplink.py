@@ -6,6 +6,7 @@ Decides nothing about values: it carries messages between the hub and an `AgentS
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import threading
 import time
@@ -16,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from slackwater.edge.agent_state import AgentState
+from slackwater.edge.clock import SteadyClock
 from slackwater.edge.messages import VERSION, Declared, Message, Refused, bad, decode, encode
 from slackwater.errors import SlackwaterError
 
@@ -26,6 +28,9 @@ PONG_S = 30.0
 """How long a hub may take to answer a ping: the answer may wait behind a million grants."""
 REVIEW_POLL_S = 0.25
 """How often the clock is looked at when nothing is due: it may be set, or be that of a test."""
+
+
+logger = logging.getLogger(__name__)
 
 
 def delay(attempt: int, random: Callable[[], float]) -> float:
@@ -50,7 +55,7 @@ class Uplink:
         *,
         url: str,
         identity: Message,
-        clock: Callable[[], int],
+        clock: SteadyClock,
         random: Callable[[], float],
         tls: ssl.SSLContext | None,
     ) -> None:
@@ -70,6 +75,8 @@ class Uplink:
         self._wake = asyncio.Event()
         self._review_soon = asyncio.Event()
         self._stop = asyncio.Event()
+        self._anew = asyncio.Event()
+        """A new incarnation has begun: what the connection of the old one brings is not for it."""
         self._woken = False
 
     # from any thread
@@ -157,19 +164,21 @@ class Uplink:
 
     async def _talk(self, socket: ClientConnection) -> None:
         with self._changed:
+            self._anew.clear()
             known = {**self._identity, **self._state.hello()}
         await socket.send(encode({"type": "hello", "role": "agent", "version": VERSION, **known}))
         message = self._heard(await socket.recv())
         if message["type"] != "welcome":
             raise bad("message.type", "welcome", message["type"])
         with self._changed:
-            if not self._state.welcome(message, self._clock()):
+            if self._anew.is_set() or not self._state.welcome(message, self._clock()):
                 return
             self.connected, self.trouble = True, ""
             self.connections += 1
             self._changed.notify_all()
         self._stir()
-        tasks = [asyncio.create_task(self._read(socket)), asyncio.create_task(self._write(socket))]
+        begun = (self._read(socket), self._write(socket), self._ended())
+        tasks = [asyncio.create_task(task) for task in begun]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -197,6 +206,8 @@ class Uplink:
         async for raw in socket:
             message = self._heard(raw)
             with self._changed:
+                if self._anew.is_set():
+                    return
                 if message["type"] == "grants":
                     self._state.grants(message, self._clock())
                 elif message["type"] == "sums":
@@ -212,6 +223,9 @@ class Uplink:
             # many messages may have come at once: rows and answers to pings go out in between
             await asyncio.sleep(0)
 
+    async def _ended(self) -> None:
+        await self._anew.wait()
+
     async def _write(self, socket: ClientConnection) -> None:
         while True:
             await self._wake.wait()
@@ -223,7 +237,7 @@ class Uplink:
     def _next_text(self) -> str | None:
         with self._changed:
             self._woken = False
-            message = self._state.next_message(self._clock())
+            message = None if self._anew.is_set() else self._state.next_message(self._clock())
         return None if message is None else encode(message)
 
     async def _review(self) -> None:
@@ -233,6 +247,8 @@ class Uplink:
             started = time.monotonic()
             with self._changed:
                 now = self._clock()
+                if self._clock.behind:
+                    now = self._start_again()
                 due = self._state.next_review()
                 if due is not None and due <= now:
                     self._state.review(now)
@@ -243,6 +259,14 @@ class Uplink:
             pause = min(rest, 20 * (time.monotonic() - started))
             await asyncio.sleep(pause)
             await _within(self._review_soon, rest - pause)
+
+    def _start_again(self) -> int:
+        """Begin anew by a clock that was set back: bounds that shrink or move by time cannot wait for it."""
+        now = self._clock.go_back()
+        logger.warning("all values are told anew, by the time of now")
+        self._state.turn_back(now)
+        self._anew.set()
+        return now
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:

@@ -67,6 +67,10 @@ class _Block:
         self.end += count
         return count
 
+    def first_time(self, chosen: Bools) -> int:
+        """The earliest time of some of the rows."""
+        return self.base + int(self._at[self.first : self.end][chosen].min())
+
     def rows(self, chosen: slice | Bools) -> Rows:
         """A copy of some of the rows, by their place after the first."""
         held = slice(self.first, self.end)
@@ -97,7 +101,7 @@ class Waiting:
     >>> waiting = Waiting(columns=1)
     >>> waiting.put(Rows(np.array([7, 8, 7]), np.array([5, 5, 6]), one, one, 0 * one))
     >>> waiting.thin(), waiting.take(10).values.ravel().tolist()
-    (1, [2.0, 3.0])
+    ((1, 5), [2.0, 3.0])
     """
 
     def __init__(self, columns: int) -> None:
@@ -149,10 +153,10 @@ class Waiting:
                 self._spare = self._blocks.popleft()
         return joined(parts, self._columns)
 
-    def thin(self) -> int:
-        """Keep the newest row of every key; how many have gone."""
+    def thin(self) -> tuple[int, int | None]:
+        """Keep the newest row of every key; how many have gone, and the time of the first of them."""
         if not self._blocks:
-            return 0
+            return 0, None
         keys = 1 + max(int(block.keys.max()) for block in self._blocks)
         newer = np.zeros(keys, bool)
         newest = np.empty(keys, np.uint16)
@@ -166,14 +170,18 @@ class Waiting:
             kept.append((newest[block.keys] == places) & ~newer[block.keys])
             newer[block.keys] = True
         blocks, self._blocks = self._blocks, deque()
-        gone = 0
+        gone, first = 0, None
         # a block at a time into those that were emptied: nothing large stands twice
         for _ in range(len(blocks)):
             block, here = blocks.popleft(), kept.pop()
-            gone += len(block) - int(np.count_nonzero(here))
-            if here.all() and (not self._blocks or self._blocks[-1].end == ROWS_PER_BLOCK):
+            fewer = len(block) - int(np.count_nonzero(here))
+            gone += fewer
+            if fewer:
+                at = block.first_time(~here)
+                first = at if first is None else min(first, at)
+            if not fewer and (not self._blocks or self._blocks[-1].end == ROWS_PER_BLOCK):
                 self._blocks.append(block)
             else:
                 self.put(block.rows(here))
                 self._spare = block
-        return gone
+        return gone, first

@@ -119,7 +119,7 @@ class Precision:
     """How ALTER QUERY has it reached: an instruction, and nothing that answers promise."""
 
     def __post_init__(self) -> None:
-        if not self.width >= 0:
+        if not 0 <= self.width < float("inf"):
             raise ValueError(f"PRECISION is the width of an interval and at least 0, got {self.width:g}")
 
     def __str__(self) -> str:

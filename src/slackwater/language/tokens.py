@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -149,12 +150,14 @@ class Cursor:
         token = self.token
         if token is None or token.token_type is not TokenType.NUMBER:
             raise self.error(f"expected {what} (a number), found {self.found()}")
-        self.index += 1
         try:
-            return sign * Decimal(token.text)
+            found = sign * Decimal(token.text)
         except InvalidOperation:
-            self.index -= 1
             raise self.error(f"expected {what} (a number), found {self.found()}") from None
+        if math.isinf(float(found)):
+            raise self.error(f"expected {what} (a number below 1.8e308), found {self.found()}")
+        self.index += 1
+        return found
 
     def integer(self, what: str) -> int:
         at = self.position()

@@ -116,7 +116,17 @@ def check_agents(catalog: Catalog) -> list[LanguageError]:
     for stream in streams:
         pointing(check_declared, stream)
         pointing(check_files, stream)
-    return [warning for stream in streams for warning in _unused(catalog, stream)]
+    hasty = [_hasty(stream) for stream in streams if stream.tolerance == 0]
+    return hasty + [warning for stream in streams for warning in _unused(catalog, stream)]
+
+
+def _hasty(stream: CreateStream) -> LanguageError:
+    return stream.error(
+        "TOLERANCE 0 leaves a row no time to reach the hub: nearly all are late, and of late ones nothing is "
+        "promised",
+        "TOLERANCE",
+        hint="say how long that may take, such as TOLERANCE 400 MILLISECONDS",
+    )
 
 
 def pointing(check: Callable[[CreateStream], None], stream: CreateStream) -> None:

@@ -114,6 +114,8 @@ class Belief:
         """With which bounds shrink; None: it is to be looked for."""
         self._climbs = False
         """Whether bounds move."""
+        self.unwatched = False
+        """Whether it is left open where bounds are that move, or widen."""
         self.flipped = False
         """Whether a key, or a value, has come or gone since this was last set."""
 
@@ -294,6 +296,8 @@ class Belief:
         half = np.where(self.withdrawn[keys] > 0, 0.0, half)
         unsure = self.unsure[keys]
         away = unsure > 0
+        if self.unwatched:
+            half = np.where(away | (self.slope[objects] != 0), np.inf, half)
         if away.any():
             gone: Any = np.inf
             if self._rates is not None:

@@ -2,14 +2,15 @@
 
 The two serialising queues of section 4 are one here: an event is released when the hub's time has passed its
 own by the latency tolerance, in order of time; equal times are one transaction. What the hub received later
-than that is late: it is released at once, and counted.
+than that is late: it is released at once, and counted. So is what comes from a clock that is ahead of the
+hub's by more than that: it holds from when it was received.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 Entry = dict[str, Any]
 LIVES = ("lost", "joined", "keys", "caught_up", "withdrawn")
 """What is said of the agents themselves."""
+TIMED = ("row", "narrowed", "absent", "beside", "caught_up")
+"""What has its time by an agent's clock."""
 
 
 @dataclass(frozen=True, order=True)
@@ -48,10 +51,16 @@ class Queue:
 
     def take(self, entry: Entry) -> None:
         """An entry of the log, in its order."""
+        if "missing" in entry and entry["missing"] + self._tolerance < entry["received"]:
+            self.late += entry["superseded"]
         for event in events_of(entry):
+            ahead = event.kind in TIMED and event.at > entry["received"] + self._tolerance
+            if ahead:
+                event = replace(event, at=entry["received"], what={**event.what, "ahead": True})
             if event.kind in LIVES:
                 event = self._in_turn(event)
-            late = event.kind in ("row", "narrowed") and entry["received"] > event.at + self._tolerance
+            behind = event.kind in ("row", "narrowed") and entry["received"] > event.at + self._tolerance
+            late = ahead or behind
             self.rows += event.kind == "row"
             self.late += late and event.kind == "row"
             heapq.heappush(self._waiting, Event(event.at, event.order, event.kind, event.what, late))
@@ -110,6 +119,9 @@ def events_of(entry: Entry) -> Iterator[Event]:
         for place, what in enumerate(_columns(entry.get("absent"))):
             # after the row that it belongs to, in one transaction with it
             yield Event(what["at"], (position, (1 << 39) + place), "absent", what)
+        if "missing" in entry:
+            # what it told last may have been superseded: as if nobody had heard of it since then
+            yield Event(entry["missing"], (position, -1), "lost", {"agent": entry["agent"]})
         if "beside" in entry:
             yield Event(entry["sent"], (position, 1 << 39), "beside", entry["beside"])
         if entry.get("caught_up"):

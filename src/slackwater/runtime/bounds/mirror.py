@@ -89,7 +89,13 @@ class Mirror(Seen):
     def _meanwhile(self, after: int, before: int) -> Iterator[tuple[int, Ints]]:
         steps = 0
         at = self.belief.changes_after(after) if after > 0 else None
-        while at is not None and at < before and steps < AT_MOST:
+        while at is not None and at < before:
+            if steps == AT_MOST and at < before - 1:
+                # nobody has looked for long: where bounds were that move or widen is left open until the end
+                self.belief.unwatched = True
+                yield at, self._every()
+                self.belief.unwatched = False
+                at = before - 1
             yield at, self._every()
             steps += 1
             at = self.belief.changes_after(at)
@@ -189,6 +195,9 @@ class Mirror(Seen):
         values = _floats(what["values"])
         centre = _floats(rides["c"]) if "c" in rides else values
         slope = _floats(rides["s"]) if "s" in rides else np.zeros(self.columns)
+        if what.get("ahead") and slope.any():
+            # a bound that moves by a clock that is far off: where it is nobody knows
+            centre, slope = np.where(slope == 0, centre, np.nan), np.where(slope == 0, slope, 0.0)
         objects = self.belief.row(key, values, centre, slope, at)
         self.told[key] = position
         if position > self.belief.withdrawn[key]:
@@ -261,7 +270,7 @@ class Mirror(Seen):
 
 
 AT_MOST = 3600
-"""Times between two events at which bounds that change by themselves are looked at."""
+"""Times between two events at which bounds that change by themselves are looked at one by one."""
 
 
 def _floats(values: list[float | None]) -> Floats:

@@ -11,6 +11,8 @@ from scipy.sparse import csc_array, csr_array
 from slackwater.edge.widths import Bools, Floats, Ints
 
 EPSILON = float(np.finfo(np.float64).eps)
+WHOLE = 2.0**53
+"""Below this all whole numbers are floats."""
 IN_TURN = 40.0
 """Roundings of a sum beside those of its pairs: of up to 128 numbers in turn, of products and of ends."""
 
@@ -47,6 +49,7 @@ class Weighed:
             bottom, top = np.where(open_ended, -np.inf, bottom), np.where(open_ended, np.inf, top)
         return bottom, top
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _ends(self, rows: Ints, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         part = part_of(self.weights, rows)
         lengths = np.diff(part.start)
@@ -63,7 +66,7 @@ class Weighed:
                 bottom[filled] = _extreme(down, also[0], starts, least)
                 top[filled] = _extreme(up, also[1], starts, least)
             lost = 4 * EPSILON * (np.maximum(np.abs(bottom), np.abs(top)) + np.abs(self.constant[rows]))
-            return bottom + self.constant[rows] - lost, top + self.constant[rows] + lost
+            return self._certain(rows, part, _Ends(bottom, top, lost), (down, up, *also))
         bottom[~filled], top[~filled] = 0.0, 0.0
         # what rests on no value is exact
         lost = np.where(filled, EPSILON * np.abs(self.constant[rows]), 0.0)
@@ -72,7 +75,45 @@ class Weighed:
             # what the sum of so many floats may have lost: they are added in pairs, a few in turn
             size = np.add.reduceat(np.maximum(np.abs(down), np.abs(up)), starts)
             lost[filled] += EPSILON * (np.log2(lengths[filled]) + IN_TURN) * size
-        return bottom + self.constant[rows] - lost, top + self.constant[rows] + lost
+        return self._certain(rows, part, _Ends(bottom, top, lost), (down, up))
+
+    def _certain(
+        self, rows: Ints, part: _Part, ends: _Ends, products: tuple[Floats, ...]
+    ) -> tuple[Floats, Floats]:
+        """Both ends with their constants, apart by what roundings may have lost.
+
+        Nothing is lost of whole numbers that floats hold exactly, nor of a single value or an extreme of
+        values as they are: so what is asked for without any width can be had. What is beyond all floats is
+        anywhere; a constant that is no number says that there is no value.
+        """
+        constant, filled = self.constant[rows], np.diff(part.start) > 0
+        lost = ends.lost
+        if (tight := filled & (ends.bottom == ends.top)).any():
+            starts = part.start[:-1][filled]
+            whole = np.ones(len(starts), bool)
+            for found in products:
+                # of numbers that are not finite no remainder is known
+                whole &= np.add.reduceat(np.mod(found, 1) != 0, starts) == 0
+            size = sum(np.add.reduceat(np.abs(found), starts) for found in products)
+            exact = np.zeros(len(rows), bool)
+            exact[filled] = whole & (size + np.abs(constant[filled]) < WHOLE)
+            exact &= np.mod(constant, 1) == 0
+            plain = np.zeros(len(rows), bool)
+            plain[filled] = np.add.reduceat(np.abs(part.data) != 1, starts) == 0
+            alone = (self.least is not None) & (self.others is self.weights) | (np.diff(part.start) == 1)
+            exact |= plain & alone & (constant == 0)
+            lost = np.where(tight & exact, 0.0, lost)
+        bottom, top = ends.bottom + constant - lost, ends.top + constant + lost
+        beyond = filled & ~np.isnan(constant) & ~((bottom <= top) & (bottom < np.inf) & (top > -np.inf))
+        return np.where(beyond, -np.inf, bottom), np.where(beyond, np.inf, top)
+
+
+class _Ends(NamedTuple):
+    """Both ends before their constants, and by how much roundings may have them wrong."""
+
+    bottom: Floats
+    top: Floats
+    lost: Floats
 
 
 class _Part(NamedTuple):
