@@ -314,10 +314,11 @@ class Engine:
         )
         latest = state.latest
         bounds = self._bounds(stream, plan.catalog)
+        if bounds is not None:
+            # what agents have filtered until now is known before any window is closed over it
+            bounds.turn(turn)
         turn.run(frame(times=shed.times if shed is not None else None))
         self._current[stream.lower()].turn(turn, turn.latest)
-        if bounds is not None:
-            bounds.turn(turn)
         self._fault("partials")
         if self._recorder is not None:
             arrived = turn.counts.arrived

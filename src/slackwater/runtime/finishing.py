@@ -326,7 +326,10 @@ class Finish:
         return folder
 
     def _since(self, plan: StepPlan) -> int:
-        return self.work.state.since.get(plan.step.name.lower(), -AFTER_ALL)
+        since = self.work.state.since.get(plan.step.name.lower(), -AFTER_ALL)
+        if isinstance(plan.step.window, TupleWindow):
+            return since
+        return max(since, self.work.state.filtered_to)
 
     def _forget(self, source: str, watermark: int) -> None:
         """Drop panes that no open window of any step needs."""

@@ -36,6 +36,10 @@ class StreamState:
     """The largest event time seen."""
     seen_to: int = BEFORE_ALL
     """Every row lies before this that had come when the query set last changed, though it was dropped."""
+    filtered_to: int = BEFORE_ALL
+    """Of what agents have filtered rows may be missing before this."""
+    unfiltered: bool = False
+    """Whether agents have been found to send every change, since a query has asked for that."""
     watermarks: dict[str, int] = field(default_factory=dict)
     """By source: up to where windows have been closed."""
     counted: dict[str, int] = field(default_factory=dict)

@@ -117,6 +117,7 @@ class BoundsKeeper:
         )
         changed |= everything != self._everything
         self._everything = everything
+        self._note_filtered(time)
         # what was granted before must be known before anything else is
         read = end >= max(self._granted, self._source.granted_from)
         if changed or (read and self._summing.due(self.mirror, time, everything=everything)):
@@ -135,6 +136,19 @@ class BoundsKeeper:
         self._turns += 1
         if changed or self._turns >= SNAPSHOT_EVERY:
             self._write(work.step, end)
+
+    def _note_filtered(self, time: int) -> None:
+        """Take note of the time before which queries that need every row have not had them all.
+
+        Once nothing is filtered, keys that are new tell their first value late, which is when they begin; and
+        rows of agents that were away come late, which is counted.
+        """
+        state = self._state
+        if not self._everything:
+            state.unfiltered = False
+        elif not state.unfiltered:
+            state.unfiltered = self.mirror.tells_all
+            state.filtered_to = self.mirror.queue.released + 1 if state.unfiltered else time + 1
 
     def described(self, name: str | None = None) -> list[str]:
         """What EXPLAIN shows of a run: of all, of this stream, or of one query that reads it."""

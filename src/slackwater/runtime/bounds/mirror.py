@@ -83,6 +83,15 @@ class Mirror(Seen):
             yield at, self._every() if alone else np.unique(np.concatenate(touched))
         yield from self._meanwhile(now, self.queue.released + 1)
 
+    @property
+    def tells_all(self) -> bool:
+        """Whether every change of every key is told, but for those of agents that are away."""
+        belief = self.belief
+        asked = belief.here & ~self.away & ~belief.summed
+        objects = belief.objects(np.flatnonzero(asked)).ravel()
+        told = belief.known[asked] & (belief.unsure[asked] == 0)
+        return bool(told.all() and (belief.widths(objects, self.queue.released) == 0).all())
+
     def _every(self) -> Ints:
         return np.arange(self.belief.size * self.columns)
 

@@ -27,6 +27,7 @@ from slackwater.plan.scope import safe_name
 from slackwater.plan.tables import Plan
 from slackwater.planners.deferring import Rules, UnitCosts
 from slackwater.planners.manner import Manner
+from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.current.asking import Asking
 from slackwater.runtime.current.pulse import Pace
 from slackwater.runtime.current.scheduling import items_for_every
@@ -132,7 +133,8 @@ class Keeper:
         else:
             self._write_turn(work.step, turned)
         if ask.taken:
-            work.answers.append(partial(iter, ask.taken))
+            taken = [_but(batch, self._state.filtered_to) for batch in ask.taken]
+            work.answers.append(partial(iter, taken))
 
     def _ask(
         self, plan: CurrentPlan, catalog: Catalog, executor: Executor, session: SparkSession, at: datetime
@@ -251,6 +253,13 @@ class Keeper:
         for path in self._doomed:
             remove(path)
         self._doomed.clear()
+
+
+def _but(batch: AnswerBatch, filtered_to: int) -> AnswerBatch:
+    """Answers, of which those before a time do not keep their contract: agents had not told all by then."""
+    if batch.at is None or not (before := np.asarray(batch.at) < filtered_to).any():
+        return batch
+    return replace(batch, met=np.asarray(batch.met) & ~before)
 
 
 def _bytes(table: pa.Table) -> bytes:
