@@ -554,6 +554,18 @@ def test_without_a_token_only_this_machine_is_served(tmp_path: Path) -> None:
 # --- load and trouble
 
 
+def test_a_directory_has_one_hub_before_it_holds_a_stream_too(tmp_path: Path) -> None:
+    with HubThread(tmp_path):
+        for _ in range(2):
+            with pytest.raises(StateError, match="is in use: another hub writes its log there"):
+                HubThread(tmp_path).__enter__()
+    first = HubThread(tmp_path)
+    first.__enter__()
+    first.crash()
+    with HubThread(tmp_path) as hub, CoordinatorClient(hub.url) as coordinator:
+        assert coordinator.welcome["type"] == "welcome"
+
+
 def test_a_slow_agent_gets_only_the_newest_grant_of_each_object(hub: HubThread) -> None:
     with CoordinatorClient(hub.url) as coordinator, joined_agent(hub.url, "x", "y") as agent:
         rounds = 300
