@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import signal
 import subprocess
@@ -878,6 +879,45 @@ def test_bad_lines_are_told_with_number_and_reason_and_are_not_the_end() -> None
     assert told[3] == "line 6: load: expected a number or null, got 'x'"
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"host":"a","load":9007199254740993}', "load: expected a number that a double can hold or null"),
+        ('{"host":"a","load":1' + "0" * 400 + "}", "load: expected a number that a double can hold or null"),
+        ('{"host":"a","load":1e999}', "load: expected a number that a double can hold or null, got inf"),
+        ('{"host":"a","load":true}', "load: expected a number or null, got True"),
+        ('{"host":5,"load":1}', "key: host is a text, got 5"),
+        ('{"withdrawn":{"host":5}}', "withdrawn: host is a text, got 5"),
+        ('{"withdrawn":{"host":[]}}', "withdrawn: expected texts and finite numbers as parts of a key"),
+    ],
+)
+def test_whatever_an_agent_would_refuse_is_a_bad_line(line: str, reason: str) -> None:
+    told: list[str] = []
+    shape = Declared(("host",), ("load",), ("text",))
+    reader, agent = LineReader(shape, told.append), welcomed(declared=shape.message())
+    for key, values in reader.read(
+        [line, '{"host":"b","load":9007199254740992}', '{"withdrawn":{"host":"b"}}']
+    ):
+        if values is None:
+            assert agent.withdraw(key, NOW)
+        else:
+            agent.offer(key, values, NOW)
+    assert (reader.lines, reader.bad) == (3, 1)
+    assert f"line 1: {reason}" in told[0]
+    assert len(told[0]) < 200
+
+
+def test_numbers_whose_sums_no_double_holds_are_passed_over() -> None:
+    rate = MovingRate(columns=1, window=2 * SECOND)
+    rate.add("a", [8e307], at=0)
+    with pytest.raises(OverflowError, match="whose sums a double can hold"):
+        rate.add("a", [8e307], at=0)
+    with pytest.raises(OverflowError):
+        rate.add("b", [1.7e308], at=0)
+    [(_, keys, values)] = rate.steps(SECOND)
+    assert (keys, values.tolist()) == (["a"], [[4e307]])
+
+
 def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> None:
     path = tmp_path / "values.jsonl"
     path.write_text("old\n")
@@ -945,12 +985,49 @@ def test_counters_become_rates_by_host_or_interface() -> None:
             return next(pauses)
 
         readings = list(counter_readings(declared, pause, clock=clock, look=lambda shown=shown: next(shown)))
-        assert [[v for _, row in found for v in row.values()] for found in readings] == expected
+        assert [[v for _, row in found if row for v in row.values()] for found in readings] == expected
     assert isinstance(readings[0][0][0], tuple)
     with pytest.raises(
         SourceError, match="there are bytes_recv, bytes_sent, packets_recv, packets_sent, and no"
     ):
         next(counter_readings(HOSTS, lambda _: True, clock=TestClock()))
+
+
+def test_an_interface_that_vanishes_is_withdrawn_and_comes_back() -> None:
+    def counters(recv: int) -> SimpleNamespace:
+        return SimpleNamespace(bytes_recv=recv, bytes_sent=0, packets_recv=0, packets_sent=0)
+
+    looks = [
+        {"eth0": counters(0), "tun0": counters(0), "lo": counters(0)},
+        {"eth0": counters(10), "tun0": counters(50), "lo": counters(1)},
+        {"lo": counters(2)},
+        {"lo": counters(3)},
+        {"tun0": counters(7), "lo": counters(4)},
+        {"tun0": counters(9), "lo": counters(5)},
+    ]
+    found = {}
+    for key in (("host",), ("host", "nic")):
+        clock, shown, pauses = TestClock(), iter(looks), iter([False] * 5 + [True])
+
+        def pause(_: float, clock: TestClock = clock, pauses: Iterator[bool] = pauses) -> bool:
+            clock.advance(SECOND)
+            return next(pauses)
+
+        readings = counter_readings(
+            Declared(key, ("bytes_recv",)), pause, clock=clock, look=lambda shown=shown: next(shown)
+        )
+        found[len(key)] = [
+            {k if isinstance(k, str) else k[1]: v and v["bytes_recv"] for k, v in told} for told in readings
+        ]
+    host = platform.node()
+    assert found[1] == [{host: 60.0}, {host: None}, {}, {}, {host: 2.0}]
+    assert found[2] == [
+        {"eth0": 10.0, "tun0": 50.0, "lo": 1.0},
+        {"lo": 1.0, "eth0": None, "tun0": None},
+        {"lo": 1.0},
+        {"lo": 1.0},
+        {"lo": 1.0, "tun0": 2.0},
+    ]
 
 
 def test_a_moving_rate_is_what_its_definition_says() -> None:
@@ -1148,6 +1225,18 @@ def test_why_there_is_no_connection_is_said_once_and_that_there_is_one_again() -
         (
             ["agent", "--stream", "s", "--stdin", "--cost", "-5"],
             "expected what a message costs relative to 1, from 1e-9 to 1e9, got -5.0",
+        ),
+        (
+            ["hub", "--directory", "d", "--cert", "none.pem", "--key", "none.key"],
+            "--cert none.pem: expected a file with a certificate (PEM), got: No such file or directory",
+        ),
+        (
+            ["hub", "--directory", "d", "--cert", "/dev/null", "--key", "none.key"],
+            "--key none.key: expected a file with its key (PEM), got: No such file or directory",
+        ),
+        (
+            ["agent", "--stream", "s", "--command", "echo 'x"],
+            """--command: cannot take "echo 'x" apart: No closing quotation""",
         ),
         (["agent", "--stream", "s", "--stdin", "--terms", "none"], "--terms: cannot read none"),
         (["agent", "--stream", "s", "--stdin", "--every", "1s"], "--every goes with --command or --counters"),

@@ -11,16 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from edge_clients import HOSTS, SECOND, AgentClient, Client, CoordinatorClient, TestClock
+from slackwater.edge.grant_table import GrantTable
 from slackwater.edge.hub import Hub
 from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.messages import Declared
+from slackwater.edge.shadows import POINTS
 from slackwater.edge.streams import Stream
 from slackwater.errors import SourceError, StateError
+
+CURVE = [-3, 2.5, *[0.5] * POINTS]
 
 
 @pytest.fixture
@@ -68,13 +73,13 @@ def test_rows_keys_and_comings_are_in_the_log_in_order(hub: HubThread) -> None:
 
 def test_curves_narrowings_and_missing_values_pass_through(hub: HubThread) -> None:
     with CoordinatorClient(hub.url) as coordinator, joined_agent(hub.url, "x") as agent:
-        rows = {"key": [0], "at": [7], "values": [[None]], "curve": [[1, [2, 3]]]}
+        rows = {"key": [0], "at": [7], "values": [[None]], "curve": [{"r": [CURVE]}]}
         narrowed = {"position": [4], "at": [6]}
         agent.send("batch", number=1, sent=8, rows=rows, narrowed=narrowed, superseded=3)
         agent.received(1)
         [batch] = coordinator.entries("batch")
         assert batch["values"] == [[None]]
-        assert batch["curve"] == [[1, [2, 3]]]
+        assert batch["curve"] == [{"r": [CURVE]}]
         assert batch["narrowed"] == narrowed
         assert (batch["sent"], batch["superseded"]) == (8, 3)
         assert "caught_up" not in batch
@@ -465,6 +470,14 @@ def test_a_wrong_hello_is_refused(tmp_path: Path, changed: dict[str, Any], reaso
             assert client.hear()["type"] == "welcome"
 
 
+BATCH = {"type": "batch", "number": 1, "sent": 1, "rows": {"key": [0], "at": [1], "values": [[1.0]]}}
+
+
+def ridden(rider: Any) -> dict[str, Any]:
+    """A row with something that rides on it."""
+    return {"rows": {"key": [0], "at": [1], "values": [[1.0]], "curve": [rider]}}
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -493,6 +506,38 @@ def test_a_wrong_hello_is_refused(tmp_path: Path, changed: dict[str, Any], reaso
         ),
         ({"rows": {"key": [0], "at": [1.5], "values": [[1]]}}, "batch.rows.at: expected a list of times"),
         ({"narrowed": {"position": [1], "at": []}}, "batch.narrowed: expected arrays of one length"),
+        ({"rows": {"key": [0], "at": [1 << 62], "values": [[1]]}}, "batch.rows.at: expected a list of times"),
+        (ridden({"c": ["x"]}), "batch.rows.curve: expected null, or an object of c, s, r and g"),
+        (ridden({"c": [1, 2]}), "batch.rows.curve: expected null"),
+        (ridden({"s": [None]}), "batch.rows.curve: expected null"),
+        (ridden({"g": 1}), "batch.rows.curve: expected null"),
+        (ridden({"x": 1}), "batch.rows.curve: expected null"),
+        (ridden(5), "batch.rows.curve: expected null"),
+        (ridden({"r": [[1, 2]]}), "batch.rows.curve: expected null"),
+        (ridden({"r": [[0.5, *CURVE[1:]]]}), "batch.rows.curve: expected null"),
+        (ridden({"r": [[5_000, *CURVE[1:]]]}), "batch.rows.curve: expected null"),
+        (ridden({"r": [[*CURVE[:-1], -1]]}), "batch.rows.curve: expected null"),
+        (ridden({"r": [[*CURVE[:-1], True]]}), "batch.rows.curve: expected null"),
+        (ridden({"r": [CURVE, CURVE]}), "batch.rows.curve: expected null"),
+        (json.dumps(BATCH | ridden({"c": [7]})).replace("7", "1e999"), "batch.rows.curve: expected null"),
+        (
+            {"beside": {"key": [0], "curve": [[[1]]]}},
+            "batch.beside.curve: expected for every column a lowest",
+        ),
+        (
+            {"beside": {"key": [0], "curve": [CURVE]}},
+            "batch.beside.curve: expected for every column a lowest",
+        ),
+        ({"absent": {"key": [0], "at": [1], "absent": [[0]]}}, "batch.absent.absent: expected for every col"),
+        ({"absent": {"key": [0], "at": [1], "absent": [[[-1]]]}}, "batch.absent.absent: expected for every"),
+        (
+            {"absent": {"key": [0], "at": ["1"], "absent": [[[]]]}},
+            "batch.absent.at: expected a list of times",
+        ),
+        (
+            {"absent": {"key": [0], "at": [1], "absent": [[[]]]}},
+            "batch.absent.key: expected keys that are sums",
+        ),
         ({"caught_up": 1}, "batch.caught_up: expected true or false, got 1"),
         ({"sent": "now"}, "batch.sent: expected a time in microseconds, got 'now'"),
     ],
@@ -504,11 +549,64 @@ def test_a_malformed_message_is_refused_and_leaves_nothing(
         agent = joined_agent(hub.url, "x")
         before = len(coordinator.entries("keys", "batch"))
         if isinstance(message, dict) and "type" not in message:
-            rows = {"key": [0], "at": [1], "values": [[1.0]]}
-            message = {"type": "batch", "number": 1, "sent": 1, "rows": rows} | message
+            message = BATCH | message
         agent.socket.send(message if isinstance(message, str) else json.dumps(message))
         assert reason in agent.refusal()
         assert len(coordinator.entries("keys", "batch")) == before
+
+
+def test_grants_of_another_agents_keys_are_not_acknowledged(tmp_path: Path, clock: TestClock) -> None:
+    own, foreign, refused = [], [], []
+    for again in (False, True):
+        # what a hub knows of grants outlives it
+        with HubThread(tmp_path, clock=clock) as hub, CoordinatorClient(hub.url) as coordinator:
+            first = joined_agent(hub.url, "x", "y", incarnation=f"i{again}")
+            second = joined_agent(hub.url, "z", agent="b", incarnation=f"i{again}")
+            if not again:
+                old = coordinator.grant({0: 4.0})["position"]
+                made = coordinator.grant({2: 4.0, 0: 2.0})["position"]
+                own, foreign = [*old, made[1]], made[:1]
+            first.batch(1, {}, narrowed={"position": own, "at": [5] * len(own)})
+            first.received(1)
+            first.batch(2, {}, narrowed={"position": foreign, "at": [5]})
+            refused.append(first.refusal())
+            second.batch(1, {}, narrowed={"position": foreign, "at": [5]})
+            second.received(1)
+            second.close()
+    expected = (
+        f"batch.narrowed.position: expected positions of grants of the agent's own keys, got {foreign[0]}"
+    )
+    assert [expected in reason for reason in refused] == [True, True]
+
+
+def test_grants_are_known_by_their_positions_while_they_are_the_newest() -> None:
+    table, rng = GrantTable(2), np.random.default_rng(1)
+    newest: dict[int, int] = {}
+    position = 1
+    for _ in range(300):
+        objects = rng.integers(0, 90, int(rng.integers(1, 20)))
+        law = {"width": [1.0], "start": [0], "shrink": [0.0], "period": [1]}
+        law = {name: value * len(objects) for name, value in law.items()}
+        table.set(position, {"key": (objects // 2).tolist(), "column": (objects % 2).tolist(), **law})
+        newest |= {int(o): position + place for place, o in enumerate(objects)}
+        position += len(objects) + int(rng.integers(0, 3))
+        if rng.random() < 0.1:
+            frozen, table = table.freeze()(), GrantTable(2)
+            table.restore(frozen)
+        assert table.of(np.array(list(newest.values()))).tolist() == list(newest)
+        others = np.setdiff1d(np.arange(position + 5), list(newest.values()))
+        assert (table.of(others) >= 0).sum() < 400
+
+
+def test_places_of_members_that_a_sum_does_not_have_are_refused(hub: HubThread) -> None:
+    with CoordinatorClient(hub.url) as coordinator, joined_agent(hub.url, "x", "y") as agent:
+        form = {"agent": "a", "members": [[0, 1]], "scope": [""], "window": [0], "dropped": []}
+        [number] = coordinator.ask("form", generation=1, **form)["sums"]
+        agent.send("keys", first=2, keys=[{"sum": number}])
+        agent.batch(1, {2: 3.0}, absent={"key": [2], "at": [5], "absent": [[[1]]]})
+        agent.received(1)
+        agent.batch(2, {2: 3.0}, absent={"key": [2], "at": [5], "absent": [[[2]]]})
+        assert "batch.absent.absent: expected places below 2, got [[2]]" in agent.refusal()
 
 
 @pytest.mark.parametrize(
@@ -552,6 +650,18 @@ def test_without_a_token_only_this_machine_is_served(tmp_path: Path) -> None:
 
 
 # --- load and trouble
+
+
+def test_a_directory_has_one_hub_before_it_holds_a_stream_too(tmp_path: Path) -> None:
+    with HubThread(tmp_path):
+        for _ in range(2):
+            with pytest.raises(StateError, match="is in use: another hub writes its log there"):
+                HubThread(tmp_path).__enter__()
+    first = HubThread(tmp_path)
+    first.__enter__()
+    first.crash()
+    with HubThread(tmp_path) as hub, CoordinatorClient(hub.url) as coordinator:
+        assert coordinator.welcome["type"] == "welcome"
 
 
 def test_a_slow_agent_gets_only_the_newest_grant_of_each_object(hub: HubThread) -> None:

@@ -283,6 +283,39 @@ def test_a_word_before_the_start_of_its_grant_counts_from_then_on() -> None:
     assert mirror.to_parts()[1]["early"] == []
 
 
+def test_what_an_old_log_holds_that_nobody_can_read_is_passed_over_and_counted() -> None:
+    mirror = bounded_mirror(
+        batch(11, "x", [(0, T[5], 11.0)], curve=[{"c": ["x"]}]),
+        batch(12, "x", [], beside={"key": [1], "curve": [[[1, 2]]]}),
+        batch(13, "x", [], absent={"key": [1], "at": [T[5]], "absent": [[["x"]]]}),
+        batch(14, "x", [(0, T[8], 12.0), (1, T[8], 21.0)], curve=[{"c": [12.5]}, None]),
+    )
+    advanced(mirror, T[7])
+    assert mirror.unread == 3
+    # where the bounds are is not known until the next rows
+    low, high = mirror.belief.bounds(np.arange(2), T[7])
+    assert (low.tolist(), high.tolist()) == ([-math.inf] * 2, [math.inf] * 2)
+    arrays, kept = mirror.to_parts()
+    later = Mirror(1, SECOND)
+    later.load(arrays, json.loads(json.dumps(kept)))
+    advanced(later, T[10])
+    assert later.unread == 3
+    low, high = later.belief.bounds(np.arange(2), T[10])
+    assert (low.tolist(), high.tolist()) == ([10.5, 19.0], [14.5, 23.0])
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_only_who_has_a_key_says_that_its_grant_is_used(early: bool) -> None:
+    at = T[4] if early else T[8]
+    more = [life(11, "joined", "y", T[3], keys=0), keys(12, "y", T[3], [2]), grant(13, T[5], 1.0)]
+    mirror = bounded_mirror(*more, ack(14, "y", 13, at))
+    advanced(mirror, T[10])
+    assert (believed(mirror.belief, T[10]), mirror.unread) == (4.0, 1)
+    mirror.take(ack(15, "x", 13, T[11]))
+    advanced(mirror, T[12])
+    assert (believed(mirror.belief, T[12]), mirror.unread) == (1.0, 1)
+
+
 # agents that come and go
 
 

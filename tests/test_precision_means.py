@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -54,6 +55,36 @@ def test_a_mean_is_what_values_come_to(changes: list[tuple[int, float]], begin: 
                 assert found[0] == pytest.approx(expected, abs=1e-12 * scale)
         mean.change([value], at)
         history.append((at, value))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_mean_is_exact_though_nearly_all_of_its_values_cancels(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    window = 10 * SECOND
+    mean = Mean(window, [0.0], 0)
+    history, value, at = [(0, 0.0)], 1e15 + 0.5, 0
+    for _ in range(60):
+        at += int(rng.integers(1, SECOND))
+        found, end = mean.at_end(at), at // SECOND * SECOND
+        if found is not None:
+            until = [*(t for t, _ in history[1:]), end]
+            parts = [
+                Fraction(v) * max(0, min(b, end) - max(a, end - window))
+                for (a, v), b in zip(history, until, strict=True)
+            ]
+            assert found == [float(sum(parts) / window)]
+        value = -value + float(rng.integers(-3, 4))
+        mean.change([value], at)
+        history.append((at, value))
+
+
+def test_a_mean_over_what_no_double_can_hold_is_infinite_until_that_is_past() -> None:
+    mean = Mean(3 * SECOND, [1.0], 0)
+    assert mean.at_end(3 * SECOND) == [1.0]
+    mean.change([math.inf], 3 * SECOND + SECOND // 2)
+    mean.change([-math.inf], 3 * SECOND + 2 * SECOND // 3)
+    mean.change([4.0], 4 * SECOND)
+    assert [mean.at_end(end * SECOND) for end in (4, 5, 6, 7)] == [[math.inf]] * 3 + [[4.0]]
 
 
 def test_an_agent_tells_a_mean_once_it_knows_a_window_and_when_it_leaves_its_bound() -> None:

@@ -21,6 +21,7 @@ from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.sums import ANEW_UP_TO, Sums
 from slackwater.planners.precision_sums import Entries, covered, structured
 from slackwater.runtime.bounds import choosing, summing
+from slackwater.runtime.bounds.mirror import Mirror
 from test_edge_agent import granted, sent, welcomed
 from test_precision_guarantee import settled, unexcused
 
@@ -68,6 +69,46 @@ def test_a_sum_is_the_double_nearest_to_the_exact_one(
         held[key] = value
         found = sums.changed(key, before, [value], held)
         assert same(found[0, 0], nearest(held[:, 0].tolist()))
+
+
+@pytest.mark.parametrize("members", [3, ANEW_UP_TO + 1])
+def test_a_sum_that_no_double_can_hold_has_a_value_and_no_bound(members: int) -> None:
+    state, now = welcomed(), 1_000 * SECOND
+    names = [f"h{n}" for n in range(members)]
+    state.offer_many(names, [1.0] * members, now)
+    state.make_sums({"sums": [[9, list(range(members)), 0]]}, now)
+    granted(state, {members: 2.0})
+    told = [m["rows"] for m in sent(state, now) if m["type"] == "batch"]
+    for name, value in (("h0", 1.7e308), ("h1", 1.7e308), ("h2", 1.6e308), ("h2", 1.5e308), ("h0", -1.7e308)):
+        now += SECOND
+        state.offer(name, value, now)
+        state.review(now)
+        told += [m["rows"] for m in sent(state, now)]
+    # while it is beyond what can be told nothing more is
+    largest = float(np.finfo(np.float64).max)
+    assert [rows["values"] for rows in told] == [[[float(members)]], [[1.7e308]], [[largest]], [[1.5e308]]]
+    assert [rows["curve"][0]["c"] for rows in told[2:3]] == [[None]]
+    mirror = Mirror(1, SECOND)
+    begun = [
+        {"kind": "declared", "key": ["host"], "columns": ["load"]},
+        {"kind": "joined", "agent": "x", "incarnation": "i", "keys": 0},
+        {"kind": "keys", "agent": "x", "keys": [["h0"]], "numbers": [0]},
+        {"kind": "grants", "key": [0], "column": [0], "width": [2.0], "shrink": [0.0], "period": [SECOND]}
+        | {"start": [990 * SECOND]},
+    ]
+    batches = [
+        {"kind": "batch", "agent": "x", "number": n, "sent": rows["at"][0], **rows, "key": [0]}
+        | {"narrowed": {"position": [4], "at": rows["at"]}}
+        for n, rows in enumerate(told)
+    ]
+    found = []
+    for position, entry in enumerate([*begun, *batches], 1):
+        at = entry.get("sent", 990 * SECOND)
+        mirror.take({"position": position, "received": at, **entry})
+        list(mirror.advance(at + SECOND))
+        found.append(np.concatenate(mirror.belief.bounds(slice(None), at)))
+    assert found[-2].tolist() == [-math.inf, math.inf]
+    assert np.isfinite([found[-4], found[-1]]).all()
 
 
 def test_keys_know_the_sums_that_they_are_in() -> None:

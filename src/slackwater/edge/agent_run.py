@@ -16,7 +16,15 @@ from slackwater.edge.agent import Agent
 from slackwater.edge.clock import now_micros
 from slackwater.edge.measures import SECOND, MovingRate
 from slackwater.edge.messages import Declared
-from slackwater.edge.readings import LineReader, Pump, Reading, command_lines, counter_readings, tail_lines
+from slackwater.edge.readings import (
+    LineReader,
+    Pump,
+    Reading,
+    command_lines,
+    command_words,
+    counter_readings,
+    tail_lines,
+)
 from slackwater.edge.terms import Terms
 from slackwater.errors import SourceError
 
@@ -56,6 +64,9 @@ def run_agent(
     """Run until the source ends or ``stopped`` is set; whether the hub has all that left its bounds."""
     if choice.moving_rate is not None and choice.moving_rate % 1:
         raise SourceError(f"--moving-rate: expected whole seconds, got {choice.moving_rate}s")
+    if choice.command is not None:
+        # what is wrong with it is told before a hub is looked for
+        command_words(choice.command)
     # the file is opened now: what is appended while the hub is awaited counts
     tailed = None if choice.tail is None else Pump(lambda: _tail(choice, stopped))
     agent = Agent(stream, hub=hub, token=token, name=name, ca=ca, clock=clock, cost=cost, terms=terms).start()
@@ -168,7 +179,10 @@ def _feed(
             else:
                 now = clock()
                 _tell_rates(agent, rate, declared, now)
-                rate.add(key, [_amount(values.get(column)) for column in declared.columns], now)
+                try:
+                    rate.add(key, [_amount(values.get(column)) for column in declared.columns], now)
+                except OverflowError as error:
+                    reader.pass_over(error)
 
 
 def _amount(value: float | None) -> float:

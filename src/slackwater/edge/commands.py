@@ -23,6 +23,7 @@ import typer
 
 from slackwater.edge import TOKEN_VARIABLE
 from slackwater.edge.limits import allow_many_files
+from slackwater.edge.tls import server_tls
 from slackwater.errors import SlackwaterError, SourceError
 
 app = typer.Typer(
@@ -255,13 +256,7 @@ def hub(
             raise SourceError(f"--listen: expected host:port such as 127.0.0.1:7400, got {listen!r}")
         if (cert is None) != (key is None):
             raise SourceError("--cert and --key go together")
-        tls = None
-        if cert is not None:
-            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            try:
-                tls.load_cert_chain(cert, key)
-            except ssl.SSLError as error:
-                raise SourceError(f"--cert {cert}, --key {key}: {error}") from None
+        tls = None if cert is None or key is None else server_tls(cert, key)
         _log_to_stderr()
         allow_many_files()
         # who comes and goes is news to whoever runs a hub; what they say is not

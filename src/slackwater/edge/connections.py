@@ -193,5 +193,6 @@ class AgentConnection:
         if declared is None:
             raise BadMessage(f"batch: stream {self.stream.name!r} is not declared yet, so rows have no shape")
         fields = batch_fields(message, len(declared.columns), record.numbers)
+        self.stream.registry.check_batch(self.agent, fields)
         position = self.stream.append("batch", agent=self.agent, number=number, **fields)
         self.stream.when_durable(position + 1, lambda: self.down.acknowledge(number))

@@ -140,13 +140,14 @@ class Filters(Bounds):
         widths = self.widths(objects, now)
         if self._tracks is not None:
             # what somebody asks for is watched, and what somebody may
-            some = np.isfinite(widths) & ~np.isnan(new)
+            some = np.isfinite(widths) & np.isfinite(new)
             if len(self._watched):
                 beside = np.flatnonzero(key < len(self._watched))
                 beside = beside[self._watched[key[beside]]]
                 places = self._columns_of(beside)
-                some[places] = ~np.isnan(new[places])
+                some[places] = np.isfinite(new[places])
             if some.any():
+                before = np.where(np.isinf(before), np.nan, before)
                 self._tracks.offer(objects[some], before[some], new[some], widths[some], now)
         back = self._gone[key]
         self._gone[key] = False
@@ -255,7 +256,8 @@ class Filters(Bounds):
             centre = moved(self.centre[objects], self.slope[objects], self.since[objects], now)
             # a value that has come or gone is told at any finite width, and so is that there never was one
             none = np.isnan(values) & np.isnan(centre) & (self.since[objects] != UNTOLD)
-            left = ~(np.abs(values - centre) <= widths / 2) & ~none
+            # a sum that no double can hold has been told of where its centre is infinite too
+            left = ~(np.abs(values - centre) <= widths / 2) & ~none & (values != centre)
         found: Bools = np.any((np.isfinite(widths) & left).reshape(-1, self.columns), axis=1)
         return found
 

@@ -1,4 +1,7 @@
-"""The newest grant of every object of a stream, in arrays: forty bytes each."""
+"""The newest grant of every object of a stream, in arrays: forty bytes each.
+
+Beside them, which object the grant at a position is of, as long as it is the newest and for a while after.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slackwater.edge.arrays import with_room
 from slackwater.edge.messages import Message, nullable
 from slackwater.edge.widths import Grants, Ints
 
@@ -42,6 +46,9 @@ class GrantTable:
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self._data = {name: np.zeros(0, dtype) for name, dtype in _FIELDS}
+        self._noted = 0
+        self._made: Ints = np.empty((0, 2), np.int64)
+        """Positions of grants, in their order, and their objects; those that were replaced go in time."""
 
     def _reach(self, places: int) -> None:
         held = len(self._data["position"])
@@ -65,6 +72,33 @@ class GrantTable:
         self._data["width"][objects] = widths(grants["width"])
         for name in ("start", "shrink", "period"):
             self._data[name][objects] = grants[name]
+        self._note(position + np.arange(len(objects)), objects)
+
+    def _note(self, position: Ints, objects: Ints) -> None:
+        if self._noted + len(objects) > 2 * len(self._data["position"]):
+            made = self._made[: self._noted]
+            kept = made[self._data["position"][made[:, 1]] == made[:, 0]]
+            self._noted = len(kept)
+            self._made[: self._noted] = kept
+        used, self._noted = self._noted, self._noted + len(objects)
+        self._made = with_room(self._made, used, self._noted)
+        self._made[used : self._noted, 0], self._made[used : self._noted, 1] = position, objects
+
+    def of(self, positions: Ints) -> Ints:
+        """The objects that grants at these positions are of; -1: it was replaced long ago, or never was.
+
+        >>> table = GrantTable(1)
+        >>> law = {"width": [1.0], "start": [0], "shrink": [0.0], "period": [1]}
+        >>> table.set(7, {"key": [3], "column": [0], **law})
+        >>> table.of(np.array([6, 7, 8])).tolist()
+        [-1, 3, -1]
+        """
+        if not self._noted:
+            return np.full(len(positions), -1)
+        made = self._made[: self._noted]
+        place = np.minimum(np.searchsorted(made[:, 0], positions), self._noted - 1)
+        found: Ints = np.where(made[place, 0] == positions, made[place, 1], -1)
+        return found
 
     def objects(self, numbers: Ints) -> Ints:
         """The objects of keys that have a grant."""
@@ -105,3 +139,5 @@ class GrantTable:
         for name, _ in _FIELDS:
             column = widths(frozen[name]) if name == "width" else frozen[name]
             self._data[name][objects] = column
+        objects = objects[np.argsort(self._data["position"][objects])]
+        self._note(self._data["position"][objects], objects)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from typing import Any, Self
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from slackwater.edge import segments
 from slackwater.edge.clock import now_micros
 from slackwater.edge.connections import PING_S, AgentConnection
 from slackwater.edge.log import SEGMENT_BYTES
@@ -80,6 +82,7 @@ class Hub:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hub-log")
         self._committing: dict[str, asyncio.Task[None]] = {}
         self._server: Server | None = None
+        self._lock = -1
         self._broken: asyncio.Future[None]
 
     def now(self) -> int:
@@ -98,8 +101,10 @@ class Hub:
     async def __aenter__(self) -> Self:
         self._broken = asyncio.get_running_loop().create_future()
         try:
-            # streams with agents that were connected are opened at once: their loss is to be logged
             self.directory.mkdir(parents=True, exist_ok=True)
+            # those of its logs lock themselves too, but there may be none yet
+            self._lock = segments.lock(self.directory)
+            # streams with agents that were connected are opened at once: their loss is to be logged
             for path in sorted(self.directory.iterdir()):
                 if path.is_dir():
                     self._stream(path.name)
@@ -131,7 +136,7 @@ class Hub:
         await self._server.wait_closed()
         for name, stream in self.streams.items():
             await stream.close(self._committing[name])
-        self._threads.shutdown()
+        self._let_go()
 
     async def abandon(self) -> None:
         """Stop as a crash would: what is not on disk yet never will be."""
@@ -142,7 +147,14 @@ class Hub:
                 connection.transport.abort()
             self._server.close()
             await self._server.wait_closed()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Leave the directory to whoever comes next."""
         self._threads.shutdown()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     async def serve_until(self, stopped: asyncio.Event) -> None:
         """Serve until told to stop; a log that cannot be written ends it with a `StateError`."""

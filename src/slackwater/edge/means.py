@@ -13,10 +13,12 @@ microseconds since the epoch.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 
+from slackwater.edge.sums import SCALE, exact
 from slackwater.edge.widths import Floats, Ints
 
 STEPS = 60
@@ -36,8 +38,9 @@ def step_of(size: int) -> int:
 class Mean:
     """The mean of one row of values over a sliding time; what has no value counts as 0.
 
-    Guarantee: within a few roundings of the exact mean, however many changes there were. It is known from a
-    window after the first step that began.
+    Guarantee: the double nearest to the exact mean, however many changes there were and however much of them
+    cancels; infinite where a value was in the window that no double can hold. It is known from a window after
+    the first step that began.
 
     >>> mean = Mean(3_000_000, [6.0], at=500_000)
     >>> [mean.at_end(end * 1_000_000) for end in (1, 2, 3)]
@@ -52,10 +55,14 @@ class Mean:
         self._window = window
         self._row = [0.0 if v != v else v for v in row]
         self._since = at
-        self._parts: list[list[float]] = [[] for _ in row]
-        """Of the open step, by column: each value times how long it stood."""
-        self._steps: list[list[float]] = [[] for _ in row]
+        self._part = [0 for _ in row]
+        """Of the open step, by column: each value times how long it stood, exactly."""
+        self._steps: list[deque[int]] = [deque() for _ in row]
         """Of the steps that have ended, the last ones: what they come to."""
+        self._total = [0 for _ in row]
+        """What those come to together."""
+        self._beyond = [-1 for _ in row]
+        """Until when there was a value that no double can hold."""
         self._begun = -(-at // self.step) * self.step
         self._end = (at // self.step + 1) * self.step
 
@@ -66,11 +73,11 @@ class Mean:
 
     def _stand(self, at: int) -> None:
         if at > self._since:
-            for parts, value in zip(self._parts, self._row, strict=True):
-                if value:
-                    parts.append(value * (at - self._since))
-                    if len(parts) > 1_000:
-                        parts[:] = [math.fsum(parts)]
+            for column, value in enumerate(self._row):
+                if math.isinf(value):
+                    self._beyond[column] = at
+                elif value:
+                    self._part[column] += exact(value) * (at - self._since)
             self._since = at
 
     def at_end(self, now: int) -> list[float] | None:
@@ -78,14 +85,19 @@ class Mean:
         ended = False
         while self._end <= now:
             self._stand(self._end)
-            for parts, steps in zip(self._parts, self._steps, strict=True):
-                steps.append(math.fsum(parts))
-                del steps[: max(0, len(steps) - self._window // self.step)]
-                parts.clear()
+            for column, steps in enumerate(self._steps):
+                steps.append(self._part[column])
+                self._total[column] += self._part[column]
+                self._part[column] = 0
+                if len(steps) > self._window // self.step:
+                    self._total[column] -= steps.popleft()
             self._end += self.step
             ended = True
-        known = self._end - self.step >= self._begun + self._window
-        return [math.fsum(steps) / self._window for steps in self._steps] if ended and known else None
+        since = self._end - self.step - self._window
+        if not ended or since < self._begun:
+            return None
+        pairs = zip(self._total, self._beyond, strict=True)
+        return [math.inf if beyond > since else total / (SCALE * self._window) for total, beyond in pairs]
 
     @property
     def next_end(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SECOND = 1_000_000
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 class MovingRate:
@@ -43,19 +44,28 @@ class MovingRate:
         """The step that values are added to: all before it have been told."""
 
     def add(self, key: object, values: Sequence[float], at: int) -> None:
-        """Add to the sums of a key; what comes late, after its step was told, counts in the current one."""
+        """Add to the sums of a key; what comes late, after its step was told, counts in the current one.
+
+        Where a double cannot hold a window of such sums, nothing is added: an `OverflowError`.
+        """
         step = at // self._step
         if self._current is None:
             self._current = step
         elif step > self._current:
             raise ValueError(f"ask for the steps up to {at} before adding to them")
-        number = self._numbers.setdefault(key, len(self._numbers))
+        number = self._numbers.get(key, len(self._numbers))
         if number >= len(self._sums):
             grown = np.zeros((max(8, 2 * len(self._sums)), self._slots, self._columns))
             grown[: len(self._sums)] = self._sums
             self._sums = grown
-        # NaN is no value, and adds nothing
-        self._sums[number, self._current % self._slots] += np.nan_to_num(np.asarray(values, np.float64))
+        slot = self._sums[number, self._current % self._slots]
+        with np.errstate(over="ignore"):
+            # NaN is no value, and adds nothing
+            summed = slot + np.nan_to_num(np.asarray(values, np.float64))
+        if (np.abs(summed) > _LARGEST / self._slots).any():
+            raise OverflowError(f"expected numbers whose sums a double can hold, got {list(values)}")
+        slot[:] = summed
+        self._numbers[key] = number
 
     def forget(self, key: object) -> None:
         """Tell no rates of a key any more; added to again, it begins anew."""

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 from slackwater.edge.messages import Declared, Key, key_parts
+from slackwater.edge.shapes import number_of
 from slackwater.errors import SourceError
 
 COUNTERS = ("bytes_recv", "bytes_sent", "packets_recv", "packets_sent")
@@ -49,10 +50,16 @@ class LineReader:
             if not line.strip():
                 continue
             try:
-                yield self._reading(line)
+                reading = self._reading(line)
             except (ValueError, SourceError, RecursionError) as error:
-                self.bad += 1
-                self._complain(f"line {self.lines}: {error}")
+                self.pass_over(error)
+            else:
+                yield reading
+
+    def pass_over(self, error: Exception) -> None:
+        """Count the line that was read last among those that could not be used, and tell why."""
+        self.bad += 1
+        self._complain(f"line {self.lines}: {error}")
 
     def _reading(self, line: str | bytes) -> Reading:
         try:
@@ -70,27 +77,48 @@ class LineReader:
                     f'expected {{"{WITHDRAWN}":{{…}}}} with the key columns {columns} and nothing else, '
                     f"got {_shown(line)}"
                 )
-            parts = [gone[name] for name in self._declared.key]
-            return key_parts(parts, self._declared, WITHDRAWN), None
+            return self._key(gone, WITHDRAWN), None
         if missing := [name for name in self._declared.key if name not in row]:
             raise ValueError(f"expected the key column {missing[0]!r}, got only {', '.join(map(repr, row))}")
-        parts = [row[name] for name in self._declared.key]
-        key = key_parts(parts, self._declared, "key")
-        if (wrong := self._declared.unfit(parts)) is not None:
-            raise ValueError(f"key: {wrong}")
-        values = {name: row[name] for name in self._declared.columns if name in row}
+        key = self._key(row, "key")
+        values = {name: _value(row[name], name) for name in self._declared.columns if name in row}
         if not values:
             raise ValueError(f"expected one of the columns {', '.join(self._declared.columns)}, got none")
-        for name, value in values.items():
-            number = type(value) in (int, float) and math.isfinite(value)
-            if value is not None and not number:
-                raise ValueError(f"{name}: expected a number or null, got {value!r}")
         return key, values
 
+    def _key(self, row: Mapping[str, Any], where: str) -> Key:
+        parts = [row[name] for name in self._declared.key]
+        key = key_parts(parts, self._declared, where)
+        if (wrong := self._declared.unfit(parts)) is not None:
+            raise ValueError(f"{where}: {wrong}")
+        return key
 
-def _shown(line: str | bytes) -> str:
-    shown = repr(line.rstrip())
+
+def _value(value: Any, column: str) -> float | None:
+    """A value of a line, such as an agent takes."""
+    if value is None:
+        return None
+    with suppress(ValueError):
+        if not math.isnan(found := number_of(value)):
+            return found
+    what = "a number that a double can hold" if type(value) in (int, float) else "a number"
+    raise ValueError(f"{column}: expected {what} or null, got {_shown(value)}")
+
+
+def _shown(what: Any) -> str:
+    shown = repr(what.rstrip() if isinstance(what, str | bytes) else what)
     return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+def command_words(command: str) -> list[str]:
+    """A command and its arguments, as a shell would take them apart."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise SourceError(f"--command: cannot take {command!r} apart: {error}") from None
+    if not words:
+        raise SourceError("--command: expected a command, got nothing")
+    return words
 
 
 def command_lines(
@@ -100,9 +128,7 @@ def command_lines(
 
     The command runs without a shell. When the iterator is closed, so is the command.
     """
-    words = shlex.split(command)
-    if not words:
-        raise SourceError("--command: expected a command, got nothing")
+    words = command_words(command)
     while True:
         try:
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
@@ -189,7 +215,7 @@ def counter_readings(
 
     With one KEY column the key is the host, and its interfaces are summed, the loopback left out; with two
     it is (host, interface). A counter that was reset, as with an interface that comes back, is skipped
-    once.
+    once. What has been told of and has no interface any more is withdrawn; it is back when one comes.
     """
     if unknown := set(declared.columns) - set(COUNTERS):
         raise SourceError(f"--counters: there are {', '.join(COUNTERS)}, and no {', '.join(sorted(unknown))}")
@@ -198,20 +224,28 @@ def counter_readings(
         raise SourceError(f"--counters: expected KEY host or KEY (host, interface), got {keys}")
     host = platform.node()
     before, then = look(), clock()
+    told: set[Key] = set()
     while not pause(every):
         after, now = look(), clock()
         seconds = max(1, now - then) / 1e6 if per_second else 1.0
         added: dict[Key, dict[str, float | None]] = {}
+        there: set[Key] = set()
         for interface, counters in after.items():
-            if interface not in before or (len(declared.key) == 1 and interface.startswith("lo")):
+            if len(declared.key) == 1 and interface.startswith("lo"):
+                continue
+            key = host if len(declared.key) == 1 else (host, interface)
+            there.add(key)
+            if interface not in before:
                 continue
             gone = {c: getattr(counters, c) - getattr(before[interface], c) for c in declared.columns}
             if min(gone.values()) < 0:
                 continue
-            sums = added.setdefault(host if len(declared.key) == 1 else (host, interface), {})
+            sums = added.setdefault(key, {})
             for column, amount in gone.items():
                 sums[column] = (sums.get(column) or 0.0) + amount / seconds
-        yield list(added.items())
+        withdrawn = sorted(told - there, key=str)
+        told = told & there | added.keys()
+        yield [*added.items(), *((key, None) for key in withdrawn)]
         before, then = after, now
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slackwater.edge.grant_table import GrantTable
-from slackwater.edge.messages import BadMessage, Declared, Key, SumName, key_parts, parts_of
+from slackwater.edge.messages import BadMessage, Declared, Key, Message, SumName, bad, key_parts, parts_of
+from slackwater.edge.riding import beyond
 from slackwater.edge.sum_table import SumTable
 
 Ints = NDArray[np.int64]
@@ -140,6 +141,27 @@ class Registry:
             raise BadMessage(f"form.members: expected distinct numbers of keys, got {members[:10]}")
         if any(isinstance(self.names[number], SumName) for number in members):
             raise BadMessage("form.members: a sum cannot be of sums")
+
+    def check_batch(self, agent: str, fields: Message) -> None:
+        """Refuse what a batch says of grants that others have got, and of members that no sum has."""
+        if "narrowed" in fields:
+            position = np.array(fields["narrowed"]["position"], np.int64)
+            objects = self.grants.of(position)
+            made = objects >= 0
+            owner = np.asarray(self._owner)[objects[made] // self.grants.columns]
+            others = position[made][(owner != self.agents[agent].place) & (owner != NOBODY)]
+            if len(others):
+                expected = "positions of grants of the agent's own keys"
+                raise bad("batch.narrowed.position", expected, int(others[0]))
+        told = fields.get("absent", {"key": (), "absent": ()})
+        for number, absent in zip(told["key"], told["absent"], strict=True):
+            name = self.names[number]
+            if not isinstance(name, SumName):
+                raise bad("batch.absent.key", "keys that are sums", parts_of(name))
+            # of one that has just ended it is not known any more
+            defined = self.sums.defined.get(name.number)
+            if defined is not None and beyond(absent, len(defined.members)):
+                raise bad("batch.absent.absent", f"places below {len(defined.members)}", absent)
 
     # what the log says
 

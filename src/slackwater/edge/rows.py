@@ -16,7 +16,7 @@ from slackwater.edge.widths import Bools, Floats, Ints
 class Rows:
     """Rows as arrays of one length: the number of the key, the time, and by column values and bounds.
 
-    Of a key that was withdrawn slopes are NaN.
+    Of a key that was withdrawn slopes are NaN. A sum that no double can hold is infinite.
     """
 
     key: Ints
@@ -33,9 +33,15 @@ class Rows:
         return Rows(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def message(self, curves: Sequence[list[Curve] | None]) -> Message:
-        """The rows as the hub gets them; what rides on them it passes on unread."""
-        rows = {"key": self.key.tolist(), "at": self.at.tolist(), "values": nullable(self.values)}
-        told = riders(self.values, self.centre, self.slope, curves)
+        """The rows as the hub gets them, with what rides on them.
+
+        What is infinite is told as the largest double with no centre: it has a value, and no bound.
+        """
+        values, centre = self.values, self.centre
+        if (beyond := np.isinf(values)).any():
+            values, centre = np.nan_to_num(values, nan=np.nan), np.where(beyond, np.nan, centre)
+        rows = {"key": self.key.tolist(), "at": self.at.tolist(), "values": nullable(values)}
+        told = riders(values, centre, self.slope, curves)
         return rows if all(rider is None for rider in told) else {**rows, "curve": told}
 
 

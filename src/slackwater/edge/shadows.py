@@ -36,7 +36,7 @@ POINTS = RUNGS + 1
 Small = NDArray[np.float32]
 _HALF: Small = np.array([0.0, *(2.0 ** (rung - 1) for rung in range(RUNGS))], np.float32)
 """Half of the widths, in units of the lowest above 0."""
-_LOWEST, _HIGHEST = -900, 900
+LOWEST, HIGHEST = -900, 900
 """Powers of two that a double can hold, with room for the ladder."""
 
 
@@ -124,7 +124,7 @@ class Shadows:
             return
         long = self._counts[slots, 1]
         changes, settled = long[:, 0], long[:, 0] > 4
-        rise = np.where(some, wanted > now, settled & (long[:, -1] > 0.02 * changes) & (now < _HIGHEST))
+        rise = np.where(some, wanted > now, settled & (long[:, -1] > 0.02 * changes) & (now < HIGHEST))
         fall = np.where(some, wanted < now, settled & (long[:, 2] < 0.02 * changes) & (now > -200))
         for moving, step in ((rise, 1), (fall & ~rise, -1)):
             if moving.any():
@@ -171,4 +171,4 @@ def _positive(widths: Floats) -> Bools:
 def _wanted(widths: Floats) -> Ints:
     """The lowest rungs of ladders about these widths."""
     powers: Ints = np.frexp(np.where(_positive(widths), widths, 1.0))[1] - 1 - BELOW
-    return np.clip(powers, _LOWEST, _HIGHEST)
+    return np.clip(powers, LOWEST, HIGHEST)

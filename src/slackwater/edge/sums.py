@@ -2,7 +2,8 @@
 
 A sum is a key like others: its value, by column, is the sum of what its members have, and it has filters of
 its own. Guarantee: the value is the double nearest to the exact sum, however many members there are and
-however they change, so that no rounding adds up. A member without a value adds nothing, and is told of.
+however they change, so that no rounding adds up. It is infinite where no double can hold the sum: it is told
+to have a value and no bound then. A member without a value adds nothing, and is told of.
 
 Reference: Olston, Jiang, Widom (SIGMOD 2003), section 5.2.1: measurement groups and source aggregation.
 """
@@ -23,7 +24,7 @@ ANEW_UP_TO = 256
 """Members up to which a sum is added up anew at every change; beyond, changes are added to it."""
 _UNIT = 1074
 """Every double is a whole number of times 2 to the power of minus this."""
-_SCALE = 1 << _UNIT
+SCALE = 1 << _UNIT
 
 Absent = list[list[int]]
 """By column: which members have no value, by their places in the sum."""
@@ -36,7 +37,7 @@ def exact(value: float) -> int:
     True
     """
     numerator, denominator = value.as_integer_ratio()
-    return numerator * (_SCALE // denominator)
+    return numerator * (SCALE // denominator)
 
 
 class Sums:
@@ -164,8 +165,8 @@ def _exactly(block: Floats) -> list[int]:
 
 
 def _nearest(total: int) -> float:
-    """The double nearest to an exact sum; the largest one where it is beyond all of them."""
+    """The double nearest to an exact sum; infinite where it is beyond all of them."""
     try:
-        return total / _SCALE
+        return total / SCALE
     except OverflowError:
-        return math.copysign(float(np.finfo(np.float64).max), total)
+        return math.inf if total > 0 else -math.inf

@@ -115,7 +115,12 @@ def events_of(entry: Entry) -> Iterator[Event]:
         told = entry.get("narrowed")
         if told:
             for place, (grant, at) in enumerate(zip(told["position"], told["at"], strict=True)):
-                yield Event(at, (position, len(entry["key"]) + place), "narrowed", {"grant": grant})
+                yield Event(
+                    at,
+                    (position, len(entry["key"]) + place),
+                    "narrowed",
+                    {"grant": grant, "agent": entry["agent"]},
+                )
         for place, what in enumerate(_columns(entry.get("absent"))):
             # after the row that it belongs to, in one transaction with it
             yield Event(what["at"], (position, (1 << 39) + place), "absent", what)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from slackwater.edge.riding import absent_fits, beyond, curves_fit, rider_fits
 from slackwater.edge.widths import Floats, Ints
 from slackwater.runtime.bounds.belief import LiveSum
 from slackwater.runtime.bounds.events import Entry, Event
@@ -117,12 +118,15 @@ class Mirror(Seen):
         if event.kind == "grants":
             return self._granted(what)
         if event.kind == "narrowed":
-            return self._narrowed(what["grant"], position)
+            return self._narrowed(what["grant"], position, what.get("agent", ""))
         if event.kind == "absent":
             return self._absent(what["key"], what["absent"], position)
         if event.kind == "beside":
             for key, curves in zip(what["key"], what["curve"], strict=True):
-                self._learn(np.arange(key * self.columns, (key + 1) * self.columns), curves)
+                if curves_fit(curves, self.columns):
+                    self._learn(np.arange(key * self.columns, (key + 1) * self.columns), curves)
+                else:
+                    self.unread += 1
             return np.empty(0, np.int64)
         if event.kind == "sums":
             self.sums_version += 1
@@ -201,6 +205,10 @@ class Mirror(Seen):
         if position < self.told[key]:
             # what another process has told since counts, even if its clock is behind
             return np.empty(0, np.int64)
+        if not rider_fits(what["rides"], self.columns):
+            # nobody knows where its bound is: it has none until its next row
+            self.unread += 1
+            rides = {"c": [None] * self.columns}
         values = _floats(what["values"])
         centre = _floats(rides["c"]) if "c" in rides else values
         slope = _floats(rides["s"]) if "s" in rides else np.zeros(self.columns)
@@ -234,14 +242,25 @@ class Mirror(Seen):
             if np.isin(self.owner[members], (agent, NOBODY)).all():
                 self.belief.sum_up(key, LiveSum(members, defined.scope, defined.window))
                 if key in self._missing:
-                    self.belief.absent(key, self._missing[key][1])
+                    self._tell_absent(key, self._missing[key][1])
 
     def _absent(self, key: int, absent: list[list[int]], position: int) -> Ints:
         """Who of a sum's members has no value; kept for when it is known what it is the sum of."""
         if position >= self._missing.get(key, (0, []))[0]:
             self._missing[key] = (position, absent)
-            return self.belief.absent(key, absent)
+            return self._tell_absent(key, absent)
         return np.empty(0, np.int64)
+
+    def _tell_absent(self, key: int, absent: list[list[int]]) -> Ints:
+        live = self.belief.live.get(key)
+        if absent_fits(absent, self.columns) and not (live and beyond(absent, len(live.members))):
+            return self.belief.absent(key, absent)
+        # nobody knows of how many values it is the sum: it has no bound until its next row
+        self.unread += 1
+        objects = np.arange(key * self.columns, (key + 1) * self.columns)
+        self.belief.value[objects] = np.nan_to_num(self.belief.value[objects])
+        self.belief.centre[objects] = np.nan
+        return objects
 
     def _granted(self, what: Mapping[str, Any]) -> Ints:
         key, column = np.array(what["key"], np.int64), np.array(what["column"], np.int64)
@@ -253,15 +272,15 @@ class Mirror(Seen):
         self.belief.granted(objects, {**law, **times}, position)
         self._by_grant = None
         self._granted_to = max(self._granted_to, int(position.max(initial=0)))
-        for grant in sorted(self._early):
+        for grant, agent in sorted(self._early):
             if grant <= self._granted_to:
-                self._narrowed(grant, self._early.pop(grant))
+                self._narrowed(grant, self._early.pop((grant, agent)), agent)
         return objects
 
-    def _narrowed(self, grant: int, position: int) -> Ints:
+    def _narrowed(self, grant: int, position: int, agent: str) -> Ints:
         if grant > self._granted_to:
             # its agent's clock is before the hub's: it comes before the grant's own start
-            self._early[grant] = position
+            self._early[grant, agent] = position
             return np.empty(0, np.int64)
         if self._by_grant is None:
             self._by_grant = np.argsort(self.belief.newest, kind="stable")
@@ -270,6 +289,11 @@ class Mirror(Seen):
             # a newer one has replaced it
             return np.empty(0, np.int64)
         objects = self._by_grant[place : place + 1]
+        key = int(objects[0]) // self.columns
+        if agent and self._agent(agent).place not in (self.owner[key], self.announced[key]):
+            # who has it is still to say so
+            self.unread += 1
+            return np.empty(0, np.int64)
         self.acked[objects] = np.maximum(self.acked[objects], position)
         self.belief.narrowed(objects, np.array([grant]))
         keys = objects // self.columns

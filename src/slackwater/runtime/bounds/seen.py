@@ -104,10 +104,12 @@ class Seen:
         """By object: the position of the last word of its agent that it uses a grant."""
         self.cost: Floats = np.empty(0)
         """By key: what its messages cost, relative to those of its agent's other keys."""
-        self._early: dict[int, int] = {}
-        """Words on grants whose own start is still to come, and their positions."""
+        self._early: dict[tuple[int, str], int] = {}
+        """Words on grants whose own start is still to come, whose they are, and their positions."""
         self._granted_to = 0
         """The position of the newest grant that is believed."""
+        self.unread = 0
+        """What agents have said that nothing can be made of: a hub of today would have refused it."""
         self._by_grant: Ints | None = None
         """Objects in the order of their newest grants; None: those have changed."""
 
@@ -158,7 +160,8 @@ class Seen:
             "agents": {n: [a.place, a.incarnation, a.lost, a.cost] for n, a in self.agents.items()},
             "declared": self._declared,
             "queue": self.queue.to_json(),
-            "early": sorted(self._early.items()),
+            "early": [[grant, position, agent] for (grant, agent), position in sorted(self._early.items())],
+            "unread": self.unread,
             "granted_to": self._granted_to,
             "sums": self.sums.to_json(),
             "ordered": self.ordered.to_json(),
@@ -185,6 +188,9 @@ class Seen:
         self.agents = {n: AgentSeen(*seen) for n, seen in kept["agents"].items()}
         self._declared = dict(kept["declared"])
         self.queue.load(dict(kept["queue"]))
-        self._early = {int(g): int(position) for g, position in kept["early"]}
+        # earlier versions asked neither whose words are nor whether all can be read
+        early = ((int(g), str(agent[0]) if agent else "", int(p)) for g, p, *agent in kept["early"])
+        self._early = {(grant, agent): position for grant, agent, position in early}
+        self.unread = int(kept.get("unread", 0))
         self._granted_to = int(kept["granted_to"])
         self._by_grant = None

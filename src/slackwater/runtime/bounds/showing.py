@@ -73,6 +73,8 @@ def described(
         f"{mirror.queue.late} of {mirror.queue.rows} rows late",
         f"  {manner}",
     ]
+    if mirror.unread:
+        lines.append(f"  {mirror.unread} words of agents could not be read, and were passed over")
     lines += _sums(belief)
     dear = {name: agent.cost for name, agent in mirror.agents.items() if agent.cost != 1}
     if dear:
