@@ -212,11 +212,9 @@ class Judge:
         if not said.low - slack <= truth <= said.high + slack:
             return "not within"
         narrow = said.high - said.low <= said.width
-        return (
-            "met, and too wide"
-            if said.met and not narrow
-            else ("not met, and narrow" if narrow and not said.met and not slid else "")
-        )
+        if said.met:
+            return "" if narrow else "met, and too wide"
+        return "not met, and narrow" if narrow and not slid and not self.world.awaits(said) else ""
 
     def _true(self, said: Said, past: list[Past], at: int) -> float | None:
         rows = [row for p in past if (row := p.row(at)) is not None]

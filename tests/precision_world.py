@@ -1013,7 +1013,21 @@ class World:
             return said.met and truth is not None
         if truth is None:
             return True
-        return not said.low <= truth <= said.high or said.met != (said.high - said.low <= said.width)
+        if not said.low <= truth <= said.high:
+            return True
+        # who is announced and has told nothing yet is awaited
+        narrow = said.high - said.low <= said.width
+        return said.met if not narrow else not said.met and not self.awaits(said)
+
+    def awaits(self, said: Said) -> bool:
+        """Whether a key of a group had told nothing yet."""
+        asked = QUERIES[said.query]
+        for key, noted in self.watched.items():
+            row: Row = dict(zip(("host", "rack", "k"), key, strict=True))
+            inside = asked.chosen(row) and not (asked.grouped and key[1] != said.keys[0])
+            if inside and not noted.known(said.at):
+                return True
+        return False
 
     def _covered(self, noted: Watched, told: Told, said: Said) -> bool:
         """Whether the log said that the agent was lost."""

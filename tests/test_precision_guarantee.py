@@ -286,8 +286,8 @@ def test_a_word_before_the_start_of_its_grant_counts_from_then_on() -> None:
 def test_what_an_old_log_holds_that_nobody_can_read_is_passed_over_and_counted() -> None:
     mirror = bounded_mirror(
         batch(11, "x", [(0, T[5], 11.0)], curve=[{"c": ["x"]}]),
-        batch(12, "x", [], beside={"key": [1], "curve": [[[1, 2]]]}),
-        batch(13, "x", [], absent={"key": [1], "at": [T[5]], "absent": [[["x"]]]}),
+        batch(12, "x", [], received=T[5], beside={"key": [1], "curve": [[[1, 2]]]}),
+        batch(13, "x", [], received=T[5], absent={"key": [1], "at": [T[5]], "absent": [[["x"]]]}),
         batch(14, "x", [(0, T[8], 12.0), (1, T[8], 21.0)], curve=[{"c": [12.5]}, None]),
     )
     advanced(mirror, T[7])

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from slackwater.edge.shadows import RUNGS
 from slackwater.edge.widths import Bools, Floats, Grants, Ints
 from slackwater.plan.adjusting import PERIOD, Adjusting
 from slackwater.planners.precision_allocation import Allocation, allocate
@@ -34,6 +35,8 @@ KEPT = 1e-9
 """What is kept back of a width that is handed on: sums of floats may lose a little."""
 STEADY = 3
 """Periods for which widths are not adjusted while sums are replaced."""
+BEYOND = 20
+"""Octaves above equal widths at which a ladder says nothing of them."""
 HAIR, LEAST = 2.0**-20, 1e-100
 """By how much a grant is narrower that is made again, and how wide it is then at least."""
 
@@ -263,7 +266,7 @@ class Coordinator:
         constraints = self.constraints
         assert constraints is not None
         age = np.repeat(np.maximum(now - mirror.heard, 0) / 1e6, mirror.columns)
-        told = Told(mirror.lowest, mirror.seconds, mirror.rates, age)
+        told = _of_use(Told(mirror.lowest, mirror.seconds, mirror.rates, age), constraints)
         shared = np.where(constraints.shared, widths, 0.0)
         curves = known_curves(told, shared, self.tuning.period / 1e6, refinement(len(widths)))
         allocation = allocate(constraints, curves, costs, self._prices)
@@ -361,3 +364,22 @@ class Coordinator:
 def _again(widths: Floats) -> Floats:
     """Widths that are a hair narrower, so that whoever has them says so; of 0, a hair wider."""
     return np.where(widths > 0, widths * (1 - HAIR), LEAST)
+
+
+def _of_use(told: Told, constraints: Constraints) -> Told:
+    """What was told, but for ladders that begin beyond all widths that objects can have.
+
+    So it is where values were only counted before: at widths that leave nothing out but that there is one.
+    They count as never told, and their ladders lie about what equal widths would be.
+    """
+    even = np.where(constraints.shared, uniform(constraints), 1.0)
+    octave = np.frexp(np.maximum(even, np.finfo(np.float64).tiny))[1].astype(np.int64)
+    strange = constraints.shared & ((told.seconds == 0) | (told.lowest > octave + BEYOND))
+    if not strange.any():
+        return told
+    return Told(
+        np.where(strange, octave - RUNGS // 2, told.lowest),
+        np.where(strange, 0.0, told.seconds),
+        np.where(strange[:, None], 0.0, told.rates),
+        told.age,
+    )

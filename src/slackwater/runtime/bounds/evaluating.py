@@ -33,8 +33,8 @@ class _Held:
     low: Floats
     high: Floats
     counted: Ints
-    whole: bool = True
-    """Whether all of the time is known that they are of."""
+    whole: bool | Bools = True
+    """Whether all of the time is known that they are of, or all keys have told something; of all, or each."""
 
 
 class Evaluator:
@@ -48,6 +48,7 @@ class Evaluator:
         self._said: Said = {}
         self._parts: set[tuple[str, int]] = set()
         """Items over a sliding time of which the last that was told was not of all of it."""
+        self._awaited: dict[tuple[str, int], Bools] = {}
         self._fresh = {q.step.name for q in queries}
         """Queries of which nothing was delivered as they are now."""
         self.windows: Windows = Windows(queries, None if before is None else before.windows)
@@ -59,6 +60,7 @@ class Evaluator:
             self._said |= _standing({k: v for k, v in before._said.items() if k[0] in altered})
             self._low, self._high = before._low, before._high
             self._parts = {k for k in before._parts if k[0] in same}
+            self._awaited = {k: v for k, v in before._awaited.items() if k[0] in same}
 
     def weigh(self, belief: Belief) -> None:
         """Weigh all objects anew: keys have come, or values have come or gone."""
@@ -165,12 +167,24 @@ class Evaluator:
         found = []
         for item in range(len(query.items)):
             if query.form.items[item].move is None:
-                told = self._new(query, item, query.intervals(item, rows, self._low, self._high), at)
-                found += [] if told is None else [(item, told)]
+                awaited, before = query.awaited[rows] > 0, self._wanting(query, item)
+                interval = query.intervals(item, rows, self._low, self._high)
+                # that nobody is awaited any more is told too
+                told = self._new(query, item, interval, at, again=before[rows] & ~awaited)
+                before[rows] = awaited
+                if told is not None:
+                    found.append((item, replace(told, whole=query.awaited[told.rows] == 0)))
+        return found
+
+    def _wanting(self, query: BoundedQuery, item: int) -> Bools:
+        """By group: whether some keys of it were still to tell something when it was last looked at."""
+        found = self._awaited.get((query.step.name, item), np.empty(0, bool))
+        if (more := query.matrix.size - len(found)) > 0:
+            found = self._awaited[(query.step.name, item)] = np.concatenate([found, np.zeros(more, bool)])
         return found
 
     def _new(
-        self, query: BoundedQuery, item: int, interval: Intervals, at: int, *, again: bool = False
+        self, query: BoundedQuery, item: int, interval: Intervals, at: int, *, again: bool | Bools = False
     ) -> _Held | None:
         """What of intervals has not been said yet; ``again``: or was said of less."""
         rows = interval.rows
@@ -203,7 +217,7 @@ class Evaluator:
         bounded: Bools = np.isfinite(low) & np.isfinite(high)
         ends = np.where(bounded, low, 0.0), np.where(bounded, high, 0.0)
         middle = ends[0] / 2 + ends[1] / 2
-        whole = np.concatenate([np.full(len(h.rows), h.whole) for h in found])
+        whole = np.concatenate([np.broadcast_to(h.whole, len(h.rows)) for h in found])
         # a count is told as a whole number, as it is under every contract
         counts = query.form.items[item].whole and not np.mod([*ends, middle], 1).any()
         kind = pa.int64() if counts else pa.float64()

@@ -50,6 +50,8 @@ class BoundedQuery:
         self.items: list[Weighed] = []
         self._asked: list[Weighed] = []
         self.counted: Ints = np.empty(0, np.int64)
+        self.awaited: Ints = np.empty(0, np.int64)
+        """By group: how many of its keys are announced, and have told nothing yet."""
         self.apart: Bools = np.empty(0, bool)
         """By key: whether no sum can tell it to this query."""
         self._here: Bools = np.empty(0, bool)
@@ -139,6 +141,7 @@ class BoundedQuery:
         self._asked = self._weighed(here, np.broadcast_to(here[:, None], there.shape), values)
         # who comes and goes is told by any column of a key
         keys = self.matrix.with_data(np.ones(self.matrix.entries))
+        self.awaited = (keys @ (here & ~belief.known).astype(np.float64)[: keys.shape[1]]).astype(np.int64)
         placed = keys.indices.astype(np.int64) * len(self._columns)
         members = csr_array((keys.data, placed, keys.indptr), self._nothing().shape)
         for item in self.items:
