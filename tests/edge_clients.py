@@ -43,7 +43,7 @@ class Client:
         )
         self._asked = 0
         if hello:
-            self.send("hello", version=1, token="", stream="hosts", **hello)
+            self.send("hello", **{"version": 1, "token": "", "stream": "hosts"} | hello)
 
     def send(self, type: str, **fields: Any) -> None:
         self.socket.send(json.dumps({"type": type, **fields}))

@@ -198,7 +198,7 @@ def test_batches_above_what_the_hub_has_are_sent_again_as_they_were() -> None:
     assert rows_of(again) == [(0, 20.0), (0, 30.0)]
 
 
-@pytest.mark.parametrize("changed", [{"log": "other"}, {"received": 0}])
+@pytest.mark.parametrize("changed", [{"log": "other"}, {"received": 0}, {"position": 1}])
 def test_a_hub_that_has_forgotten_meets_a_new_incarnation(changed: dict[str, Any]) -> None:
     state = welcomed()
     state.offer("x", 5.0, NOW)

@@ -392,6 +392,20 @@ def test_the_same_declaration_again_changes_nothing_and_another_begins_anew() ->
     assert len(mirror.names) == 2
     mirror.take({**declared, "position": 4, "columns": ["b"]})
     assert mirror.names == []
+    mirror.take(keys(5, "x", T[0], [0, 1]))
+    mirror.take({**declared, "position": 6, "columns": ["b"], "kinds": ["whole"]})
+    assert mirror.names == [], "the hub numbers keys of another kind anew"
+
+
+def test_rates_of_keys_of_an_earlier_shape_need_not_fit() -> None:
+    mirror = Mirror(2, SECOND, rates=[1.0, 1.0])
+    declared = {"position": 1, "kind": "declared", "received": T[0], "key": ["host"]}
+    mirror.take({**declared, "columns": ["a", "b", "c"]})
+    mirror.take({**keys(2, "x", T[0], [0, 1]), "terms": [[1, 2.0, [3.0, None, 4.0]]]})
+    mirror.take({**declared, "position": 3, "columns": ["a", "b"]})
+    mirror.take({**keys(4, "x", T[0], [0]), "terms": [[0, 2.0, [3.0, None]]]})
+    assert len(mirror.names) == 1
+    assert mirror.cost.tolist() == [2.0]
 
 
 @pytest.mark.parametrize(("first", "grown", "last"), [(2.0, 9.0, 5.0), (0.0, 9.0, 0.0)])

@@ -242,7 +242,9 @@ class AgentState:
         acknowledged: it is another hub, or another log.
         """
         shape = None if message["declared"] is None else Declared.parse(message["declared"])
-        forgotten = message["received"] < self.outbox.acknowledged
+        # a log without a grant that is in use here was restored from an older copy
+        granted = self.applied >= message.get("position", self.applied + 1)
+        forgotten = granted or message["received"] < self.outbox.acknowledged
         if (self.log is not None and message["log"] != self.log) or forgotten:
             self.start_anew(now)
             return False

@@ -74,6 +74,7 @@ class AgentConnection:
         try:
             await stream.durable(position + 1)
             welcome = {"received": received, "keys": keys, "log": stream.log.identity, "time": stream.now()}
+            welcome["position"] = position
             shape = declared.message() if declared else None
             await self.down.send({"type": "welcome", "declared": shape, **welcome})
             self._cover(0, keys)

@@ -8,21 +8,23 @@ import random as randomness
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import ClientConnection, connect
 
+from slackwater.edge.hub_answers import End, Granted, Welcome, pieces
+from slackwater.edge.marks import Mark, other_log
 from slackwater.edge.messages import (
     VERSION,
     Declared,
     Disconnected,
     Fenced,
     Message,
+    OtherLog,
     Refused,
     encode,
     nullable,
@@ -32,41 +34,9 @@ from slackwater.edge.uplink import delay
 from slackwater.edge.widths import Grants
 
 GRANTS_PER_REQUEST = 50_000
-MEMBERS_PER_REQUEST = 500_000
 
 logger = logging.getLogger(__name__)
-Ints = NDArray[np.int64]
 Entry = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Welcome:
-    """What the hub says to a coordinator that connects."""
-
-    generation: int
-    position: int
-    """The end of the log: what a coordinator reads before it grants anything."""
-    begin: int
-    """The oldest position that can be read."""
-    log: str
-    """A random name of the log: another one means that it was begun anew."""
-    time: int
-
-
-@dataclass(frozen=True)
-class End:
-    """The end of the log at a time of the hub: everything received before ``time`` is below ``position``."""
-
-    position: int
-    time: int
-
-
-@dataclass(frozen=True)
-class Granted:
-    """What became of grants, in their order: their positions in the log, and when each begins."""
-
-    position: Ints
-    start: Ints
 
 
 class CoordinatorLink:
@@ -74,7 +44,8 @@ class CoordinatorLink:
 
     The first hello raises the generation. A connection that breaks is made again with the same generation,
     for up to ``patience`` seconds, or if ``endless`` until the hub is there again or `give_up` is called; if
-    another coordinator came meanwhile, this one is `Fenced`, now and for every later call. `grant` is not
+    another coordinator came meanwhile, this one is `Fenced`, now and for every later call; if the hub comes
+    back with another log, or with an older copy, that is `OtherLog`, for every later call too. `grant` is not
     repeated when the connection breaks before the answer: it raises `Disconnected`, and the log tells whether
     it was carried out. All else can be asked twice, and is.
     """
@@ -109,7 +80,8 @@ class CoordinatorLink:
         self._lock = threading.RLock()
         self._socket: ClientConnection | None = None
         self._welcome: Welcome | None = None
-        self._fenced = False
+        self._mark = Mark("")
+        self._ended: Fenced | OtherLog | None = None
         self._asked = 0
 
     # requests
@@ -121,12 +93,20 @@ class CoordinatorLink:
             assert self._welcome is not None
             return self._welcome
 
+    def go_on(self, mark: Mark) -> None:
+        """Read on from where the log was left: `OtherLog` if the hub has another one."""
+        with self._lock:
+            self._mark = mark
+            self._drop()
+            self.connect()
+
     @property
     def generation(self) -> int:
         return self.connect().generation
 
     def end(self) -> End:
         answer = self._ask({"type": "end"})
+        self._mark = self._mark.reached(answer["position"])
         return End(answer["position"], answer["time"])
 
     def read(self, start: int, to: int, limit: int = 1_000) -> tuple[list[Entry], int]:
@@ -135,6 +115,7 @@ class CoordinatorLink:
         May give fewer than there are: it is done when the position has reached ``to``.
         """
         answer = self._ask({"type": "read", "from": start, "to": to, "limit": limit})
+        self._mark = self._mark.after(answer["entries"])
         return answer["entries"], answer["next"]
 
     def grant(self, grants: Grants) -> Granted:
@@ -154,6 +135,8 @@ class CoordinatorLink:
             with self._lock:
                 request = {"type": "grant", "generation": self.connect().generation, "grants": columns}
                 answer = self._ask(request, again=False)
+                # an agent may use them from now on: a log without them is another one
+                self._mark = self._mark.reached(answer["position"][-1] + 1)
             positions += answer["position"]
             starts += answer["start"]
         return Granted(np.array(positions, np.int64), np.array(starts, np.int64))
@@ -171,7 +154,7 @@ class CoordinatorLink:
         Not repeated when the connection breaks, as with `grant`.
         """
         numbers: list[int] = []
-        for first, last in _pieces(members):
+        for first, last in pieces(members):
             with self._lock:
                 request = {"type": "form", "generation": self.connect().generation, "agent": agent}
                 request |= {"members": members[first:last], "scope": scope[first:last]}
@@ -233,20 +216,30 @@ class CoordinatorLink:
     def _heard(self, socket: ClientConnection) -> Message:
         message: Message = json.loads(socket.recv(timeout=self._timeout))
         if message["type"] == "fenced":
-            self._fenced = True
-            self._drop()
-            raise self._fence()
+            raise self._end_by(self._fence(message))
         if message["type"] == "refused" and "id" not in message:
             self._drop()
             raise Refused(f"the hub at {self._hub} refused: {message['reason']}")
         return message
 
-    def _fence(self) -> Fenced:
+    def _end_by(self, error: Fenced | OtherLog) -> Fenced | OtherLog:
+        """Nothing more is asked of the hub."""
+        self._ended = error
+        self._drop()
+        return error
+
+    def _fence(self, message: Message) -> Fenced | OtherLog:
+        own, newest = self._welcome, message["generation"]
+        if own is not None and (message["log"] != own.log or newest < own.generation):
+            # nobody has taken over: this coordinator is unknown there
+            expected = f"expected log {own.log!r} with coordinators up to generation {own.generation}"
+            got = f"got log {message['log']!r} with those up to {newest}"
+            return other_log(self._hub, self._stream, f"{expected}, {got}")
         return Fenced(f"another coordinator has taken over stream {self._stream!r}")
 
     def _connected(self) -> ClientConnection:
-        if self._fenced:
-            raise self._fence()
+        if self._ended is not None:
+            raise self._ended
         began, attempt = self._clock(), 0
         while self._socket is None:
             try:
@@ -289,20 +282,25 @@ class CoordinatorLink:
         self._socket.send(encode(hello))
         message = self._heard(self._socket)
         names = ("generation", "position", "begin", "log", "time")
-        self._welcome = Welcome(**{name: message[name] for name in names})
+        welcome = Welcome(**{name: message[name] for name in names})
+        self._check(self._socket, welcome)
+        self._mark = replace(self._mark, log=welcome.log).reached(welcome.position)
+        self._welcome = welcome
+
+    def _check(self, socket: ClientConnection, welcome: Welcome) -> None:
+        """See that the log is the one that was read so far, if any was."""
+        mark = self._mark
+        strange = mark.strange(welcome.log, welcome.position)
+        # the last entry may have been forgotten, as this coordinator has asked for
+        if strange is None and mark.last is not None and mark.last[0] >= welcome.begin:
+            position = mark.last[0]
+            request = {"type": "read", "from": position, "to": position + 1, "limit": 1, "id": 0}
+            socket.send(encode(request))
+            strange = mark.differs(self._heard(socket).get("entries", []))
+        if strange is not None:
+            raise self._end_by(other_log(self._hub, self._stream, strange))
 
     def _drop(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
             socket.close()
-
-
-def _pieces(members: list[list[int]]) -> list[tuple[int, int]]:
-    """Stretches of sums that fit a request each."""
-    found, first, held = [], 0, 0
-    for place, some in enumerate(members):
-        if place > first and held + len(some) > MEMBERS_PER_REQUEST:
-            found.append((first, place))
-            first, held = place, 0
-        held += len(some)
-    return [*found, (first, len(members))]

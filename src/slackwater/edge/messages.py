@@ -58,6 +58,10 @@ class Fenced(SourceError):
     """Another coordinator has taken over: this one may grant nothing any more."""
 
 
+class OtherLog(SourceError):
+    """The hub's log is not the one that was read before: what was made of that one does not hold."""
+
+
 class Disconnected(SourceError):
     """The connection broke before the answer came: whether the request was carried out is not known."""
 

@@ -67,7 +67,7 @@ class CoordinatorConnection:
             field(self._hello, "generation", whole, "a generation") if "generation" in self._hello else None
         )
         if resumed is not None and resumed != registry.generation:
-            await self.socket.send(encode({"type": "fenced", "generation": registry.generation}))
+            await self.socket.send(self._fenced(registry.generation))
             return False
         before, stream.coordinator = stream.coordinator, self
         if resumed is None:
@@ -91,9 +91,13 @@ class CoordinatorConnection:
     async def _tell_fenced(self, generation: int) -> None:
         with suppress(ConnectionClosed, TimeoutError):
             async with asyncio.timeout(CLOSE_S):
-                await self.socket.send(encode({"type": "fenced", "generation": generation}))
+                await self.socket.send(self._fenced(generation))
                 await self.socket.close()
         self.socket.transport.abort()
+
+    def _fenced(self, generation: int) -> str:
+        # with the log's name: one that was begun anew has no other coordinator, only lower generations
+        return encode({"type": "fenced", "generation": generation, "log": self.stream.log.identity})
 
     async def _answer(self, request: Message) -> None:
         kinds: dict[str, Callable[[Message], Awaitable[str]]] = {

@@ -98,7 +98,8 @@ def _check_torn(path: Path, rest: list[bytes], offset: int, expected: int) -> No
 def _damaged(path: Path, offset: int, what: str) -> StateError:
     return StateError(
         f"{path} is damaged at byte {offset}: {what}, though it was once written in full. "
-        "Restore the file from a copy, or move the directory away: agents and coordinator then start anew"
+        f"Put back a copy of the file as it was last, or move {path.parent} away: agents then start anew by "
+        "themselves; a run that has read the log is to be started over with --fresh, and says so"
     )
 
 

@@ -84,13 +84,18 @@ class Run:
         declared = self._catalog.streams[name]
         if name in self._sources:
             return self._sources[name](spark, declared)
-        return open_source(
+        source = open_source(
             spark,
             declared,
             self.engine.journal.source(name),
             rows_per_batch=self._settings.rows_per_batch,
             clock=self._clocks.seconds,
         )
+        state = self.engine.state.streams.get(name)
+        if isinstance(source, AgentsSource) and state is not None and state.offsets is not None:
+            # before anything is said that rests on another log
+            source.go_on(state.offsets)
+        return source
 
     def _begin(self, name: str) -> None:
         engine = self.engine

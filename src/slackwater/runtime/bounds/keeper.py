@@ -97,8 +97,8 @@ class BoundsKeeper:
         changed = self._follow(catalog, ask)
         self._replay()
         offsets = work.decision.offsets
-        first, end, time = (int(offsets[name]) for name in ("first", "end", "time"))
-        for entry in self._source.entries(first, end):
+        end, time = int(offsets["end"]), int(offsets["time"])
+        for entry in self._source.entries(offsets):
             self.mirror.take(entry)
         if self._fresh:
             # what was before a run began it need not speak of
@@ -181,7 +181,8 @@ class BoundsKeeper:
             # whether it was carried out shows when the log is read on
             self._granted = max(self._granted, link.connect().position)
         if self._files:
-            self._source.link.forget(int(self._files[-1].rows))
+            # but for the last entry that was read: by that a log is known again
+            self._source.link.forget(int(self._files[-1].rows) - 1)
         for path in self._doomed:
             remove(path)
         self._doomed.clear()
@@ -281,7 +282,7 @@ class BoundsKeeper:
             mirror.load({n: kept[n] for n in kept.files if n != "kept"}, noted)
             own = {n: kept[n] for n in kept.files if n.startswith(SLIDING)}
             self._windows = ({n.removeprefix(SLIDING): a for n, a in own.items()}, noted.get("sliding", []))
-        for entry in self._source.entries(int(self._files[-1].rows), int(offsets["end"])):
+        for entry in self._source.entries(offsets, int(self._files[-1].rows)):
             mirror.take(entry)
         self._delivered = int(offsets["time"])
         self._source.know(list(mirror.names))

@@ -27,7 +27,8 @@ class Mirror(Seen):
         """An entry of the log, in its order."""
         kind = entry["kind"]
         if kind == "declared":
-            declared = {"key": entry["key"], "columns": entry["columns"]}
+            # as the hub compares them: with other kinds of keys it numbers them anew too
+            declared = {"key": entry["key"], "columns": entry["columns"], "kinds": entry.get("kinds", [])}
             if self._declared and declared != self._declared:
                 # a stream of another shape is another stream: the hub numbers its keys anew; agents that came
                 # before the first one go on
@@ -63,7 +64,9 @@ class Mirror(Seen):
         costs, rates = np.ones(len(entry["numbers"])), np.full((len(entry["numbers"]), self.columns), np.nan)
         for place, cost, own in entry.get("terms", ()):
             costs[place] = cost
-            rates[place] = np.nan if own is None else _floats(own)
+            if own is not None and len(own) == self.columns:
+                # else it is of a shape that the stream had before, and ends before any of it counts
+                rates[place] = _floats(own)
         numbers = np.array(entry["numbers"], np.int64)
         self.cost[numbers] = costs
         self.belief.change_at_most(numbers, rates)
