@@ -141,7 +141,7 @@ class BoundedQuery:
         self._asked = self._weighed(here, np.broadcast_to(here[:, None], there.shape), values)
         # who comes and goes is told by any column of a key
         keys = self.matrix.with_data(np.ones(self.matrix.entries))
-        self.awaited = (keys @ (here & ~belief.known).astype(np.float64)[: keys.shape[1]]).astype(np.int64)
+        self.awaited = self._awaited(here & ~belief.known)
         placed = keys.indices.astype(np.int64) * len(self._columns)
         members = csr_array((keys.data, placed, keys.indptr), self._nothing().shape)
         for item in self.items:
@@ -170,6 +170,14 @@ class BoundedQuery:
                     item.absent = self.cover.applied(item.absent, len(self._columns))
                 members = csr_array(members + abs(item.weights))
         self._members = csc_array(members)
+
+    def _awaited(self, silent: Bools) -> Ints:
+        """By group: how many of some keys count in it; what no call counts is never asked for."""
+        asked = np.zeros(self.matrix.entries, bool)
+        for index in range(len(self.form.linear.calls)):
+            asked |= self.matrix.weights(f"n{index}").data > 0
+        found: Ints = (self.matrix.with_data(asked.astype(np.float64)) @ silent).astype(np.int64)
+        return found
 
     def _weighed(
         self, known: Bools, there: Bools, counted: Values | None = None, returning: Bools | None = None
