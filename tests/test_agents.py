@@ -613,3 +613,40 @@ def test_a_run_that_begins_on_a_hub_with_a_past_speaks_of_now(lab: Any) -> None:
     last = one.answers[-1]
     assert last.met
     assert last.low <= 51.0 <= last.high
+
+
+EVERYTHING = """CREATE QUERY n AS SELECT COUNT(*) AS n FROM load GROUP BY window(ts, '5 seconds') WITH EXACT;
+                CREATE QUERY now AS SELECT SUM(rx) AS rx FROM LATEST(load) WITH EXACT;"""
+
+
+@pytest.mark.parametrize("how", ["live", "anew"])
+def test_what_needs_every_row_begins_when_every_row_is_sent(lab: Any, how: str) -> None:
+    one = lab("CREATE QUERY wide AS SELECT SUM(rx) AS rx FROM LATEST(load) WITH PRECISION 1000;")
+
+    def step(n: int) -> None:
+        one.say(f"h{n % 3}", float(n), 0.0)
+        one.batch(SECOND)
+
+    for n in range(16):
+        step(n)
+    assert one.session.engine.bounds["load"].mirror.queue.rows < 14, "some of it is filtered"
+    if how == "live":
+        one.session.sql(EVERYTHING)
+    else:
+        # another run, which reads all of the log
+        one.session.stop()
+        one.folder, one.sql = one.folder / "other", one.sql + EVERYTHING
+        one.session = one._started()
+    for n in range(16, 50):
+        step(n)
+    windows = [a for a in one.answers if a.query == "n"]
+    assert len(windows) >= 4
+    for answer in windows:
+        start, end = (round(t.timestamp() * 1e6) for t in (answer.window_start, answer.window_end))
+        assert answer.value == sum(start <= at < end for at, _ in one.truth), answer
+    ticks = [a for a in one.answers if a.query == "now"]
+    assert ticks[-1].met
+    for answer in ticks:
+        at = round(answer.at.timestamp() * 1e6)
+        moment = [values for time, values in one.truth if time <= at][-1]
+        assert not answer.met or answer.value == sum(rx for rx, _ in moment.values()), answer

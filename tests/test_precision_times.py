@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from edge_clients import HOSTS, PATIENCE_S, TestClock
 from precision_entries import PERIOD, T, batch, bounded_mirror, grant
-from precision_world import SECOND
+from precision_world import SECOND, World
 from slackwater.edge.agent import Agent
 from slackwater.edge.agent_state import AgentState
 from slackwater.edge.coordinator_link import CoordinatorLink
@@ -161,6 +161,26 @@ def test_where_moving_bounds_were_while_nobody_looked_is_left_open(monkeypatch: 
         # each look holds until the next: the one after the open one is the last before what was released
         assert times[-1] == mirror.queue.released
         assert seen[times[-1]][0] == (8.0 + 2 * 55, 12.0 + 2 * 55)
+
+
+# keys that are announced
+
+
+@pytest.mark.parametrize("sums", ["never", "measured"])
+def test_answers_do_not_keep_their_contract_while_keys_have_told_nothing(sums: str) -> None:
+    world = World(4, sums=sums)
+    for site in world.sites:
+        for _ in range(4):
+            world.add_key(site)
+    world.ask("plain", 40)
+    world.ask("racks", 30)
+    world.start_batches()
+    world.run(30)
+    assert all(not said.met for said in world.said if world.awaits(said))
+    some = [said for said in world.said if said.query == "plain" and said.rows < 12]
+    assert some
+    assert not any(said.met for said in some)
+    assert all(said.met for said in world.said[-10:])
 
 
 # numbers at their ends
