@@ -28,6 +28,7 @@ from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal
+from slackwater.runtime.pace import seconds_for_batch
 from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.running import OpenSource, Run
 from slackwater.runtime.settings import Settings
@@ -227,7 +228,7 @@ class Session(Declarations):
         """What a batch may take, beside what Spark itself does for it."""
         settings, run = self.settings, self._run
         around = run.spark_seconds() + run.engine.after if run is not None else 0.0
-        return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
+        return seconds_for_batch(settings.trigger_ms / 1000, settings.utilisation / 100, around)
 
     def _governor(self) -> Governor | None:
         """What keeps batches to their interval; None where nothing is to be shed."""
