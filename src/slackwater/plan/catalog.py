@@ -132,7 +132,11 @@ class Catalog:
         settled = settle(contract, standing, step, self.steps, self.functions)
         at = statement.contract_at if isinstance(statement, CreateQuery) else None
         if isinstance(settled, Precision) and settled.immediate and isinstance(statement, CreateQuery):
-            raise statement.source.error("IMMEDIATE goes with ALTER QUERY … WITH PRECISION", at=at)
+            raise statement.source.error(
+                "IMMEDIATE goes with ALTER QUERY … WITH PRECISION",
+                at=at,
+                hint="leave it out: a new query has its width from the beginning",
+            )
         try:
             honour(settled, step, self.steps, self.streams[step.stream.lower()], self.functions)
         except Impossible as refused:
