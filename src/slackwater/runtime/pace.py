@@ -67,8 +67,8 @@ class Pace:
     """Seconds of a batch from executor seconds and back, as fitted to the last batches and corrected.
 
     ``budget`` gives the seconds that a batch may take, Spark's own part in it left out, and always more than
-    0; ``cores`` how many work at a time. ``utilisation`` is what the budget is of an interval: the rest is for
-    batches that take longer.
+    0; ``cores`` how many work at a time. ``utilisation`` is what the budget is of an interval: the rest is
+    for batches that take longer.
     """
 
     budget: Callable[[], float]
