@@ -161,9 +161,30 @@ def test_clauses_without_effect_are_warned_of(clause: str) -> None:
     assert (warning.position.line, warning.position.column) == (4, 1)
     # to queries under other contracts it is a stream like any other
     for other in (EXACT, WINDOWED):
-        assert check_agents(catalog(declared + PRECISE + other)) == []
+        assert check_agents(catalog(declared + other)) == []
+        assert "means nothing" not in "".join(map(str, check_agents(catalog(declared + PRECISE + other))))
     # and what is not read yet may be so later
     assert check_agents(catalog(declared)) == []
+
+
+@pytest.mark.parametrize("other", [EXACT, WINDOWED])
+def test_another_contract_beside_precision_has_every_change_sent(other: str) -> None:
+    text = stream(HUB) + PRECISE + "\n" + other
+    [warning] = check_agents(catalog(text))
+    name = "e" if other == EXACT else "w"
+    assert f"agents send every change of load for query {name}" in warning.message
+    assert "q is under PRECISION" in warning.message
+    assert "another stream" in warning.hint
+    assert warning.position is not None
+    assert warning.position.offset == text.rindex("EXACT;")
+    # an altered contract counts, and one alone costs nobody anything
+    assert check_agents(catalog(stream(HUB) + other)) == []
+    if other == EXACT:
+        assert check_agents(catalog(text + "ALTER QUERY e WITH PRECISION 2;")) == []
+    [warning] = check_agents(
+        catalog(text + "CREATE QUERY d AS SELECT AVG(rx) AS a FROM LATEST(load) WITH DRIFT 1;")
+    )
+    assert f"queries {name}, d" in warning.message
 
 
 def test_no_tolerance_at_all_is_warned_of() -> None:
@@ -265,3 +286,94 @@ def test_counts_are_whole_numbers(item: str, whole: bool) -> None:
     known = catalog(stream(HUB) + f"CREATE QUERY q AS SELECT {item} AS x FROM LATEST(load) WITH PRECISION 1;")
     [found] = bounded_form(known.queries["q"], known.streams["load"]).items
     assert found.whole is whole
+
+
+REFUSED = {
+    # the SELECT up to ^, where the error is to point; the reason; the hint
+    "a product": (
+        "SUM(^rx * rx) AS p FROM LATEST(load)",
+        "rx * rx is not linear",
+        "multiply a value by constants",
+    ),
+    "a product of one of two": (
+        "SUM(rx) + SUM(^rx * rx) AS p FROM LATEST(load)",
+        "rx * rx is not linear",
+        "or use EXACT",
+    ),
+    "aggregates multiplied": (
+        "host, ^SUM(rx) * SUM(rx) AS p FROM LATEST(load) GROUP BY host",
+        "p is not linear",
+        "select what it is made of as columns of their own",
+    ),
+    "rows chosen by values": (
+        "SUM(rx) AS s FROM LATEST(load) WHERE host = 'a' AND ^rx > 5",
+        "chooses keys by rx > 5",
+        "select by values where the answers are read, or use EXACT",
+    ),
+    "rows chosen by qualified values": (
+        "SUM(l.rx) AS s FROM LATEST(load) AS l WHERE ^l.rx > 5",
+        "chooses keys by rx > 5",
+        "choose rows by key columns and columns of lookups",
+    ),
+    "a filter by values": (
+        "SUM(rx) FILTER (WHERE ^rx > 5) AS s FROM LATEST(load)",
+        "rx > 5 changes with the values",
+        "choose rows by key columns",
+    ),
+    "groups by values": (
+        "SUM(rx) AS s FROM LATEST(load) GROUP BY ^round(rx)",
+        "groups by round(rx)",
+        "group by key columns and columns of lookups",
+    ),
+    "having": (
+        "host, SUM(rx) AS s FROM LATEST(load) GROUP BY host HAVING ^SUM(rx) > 3",
+        "HAVING would be decided by an interval",
+        "leave HAVING out and select where the answers are read, or use EXACT",
+    ),
+    "nothing aggregated": (
+        "^host, rx FROM LATEST(load)",
+        "it aggregates nothing",
+        "ask for an aggregate, such as AVG(rx)",
+    ),
+    "extremes mixed": (
+        "host, ^MAX(rx) - MIN(rx) AS spread FROM LATEST(load) GROUP BY host",
+        "spread mixes an extreme with other aggregates",
+        "ask for MAX(rx) and MIN(rx) as columns of their own, or use EXACT",
+    ),
+    "a deviation": (
+        "SUM(rx) AS s, ^STDDEV(rx) AS m FROM LATEST(load)",
+        "no interval follows for STDDEV from",
+        "use SUM, AVG, COUNT, MIN or MAX",
+    ),
+    "a median": (
+        "host, ^MEDIAN(rx) AS m FROM LATEST(load) GROUP BY host",
+        "no interval follows for MEDIAN",
+        "use SUM, AVG, COUNT, MIN or MAX",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_precision_cannot_honour_is_pointed_at(case: str) -> None:
+    marked, reason, hint = REFUSED[case]
+    before = stream(HUB) + "CREATE QUERY q AS SELECT "
+    with pytest.raises(LanguageError) as caught:
+        catalog(before + marked.replace("^", "") + "\nWITH PRECISION 1;")
+    assert reason in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.position is not None
+    assert caught.value.position.offset == len(before) + marked.index("^")
+    # where the SELECT is not in the statement, the statement is pointed at
+    altered = stream(HUB) + f"CREATE QUERY q AS SELECT {marked.replace('^', '')} WITH EXACT;\nALTER QUERY q "
+    with pytest.raises(LanguageError) as caught:
+        catalog(altered + "WITH PRECISION 1;")
+    assert hint in caught.value.hint
+    assert caught.value.position is not None
+    assert caught.value.position.line == 5
+
+
+@pytest.mark.parametrize(
+    "item", ["2 * MAX(rx) - 1", "SUM(rx) / COUNT(rx)", "SUM(rx) - 2 * AVG(rx)", "-MIN(rx)"]
+)
+def test_what_is_made_of_aggregates_under_precision(item: str) -> None:
+    assert catalog(stream(HUB) + f"CREATE QUERY q AS SELECT {item} AS x FROM LATEST(load) WITH PRECISION 1;")

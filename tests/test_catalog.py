@@ -60,11 +60,6 @@ REFUSED = {
         "stream ticks has no agents (it is USING rate)",
         "DRIFT e BELIEF p",
     ),
-    "STDDEV under PRECISION": (
-        "SELECT STDDEV(pps) AS m FROM LATEST(load) WITH PRECISION 5",
-        "no interval follows for STDDEV from",
-        "use SUM, AVG, COUNT, MIN or MAX",
-    ),
     "IMMEDIATE from the start": (
         "SELECT AVG(pps) AS m FROM LATEST(load) WITH PRECISION 5 IMMEDIATE",
         "IMMEDIATE goes with ALTER QUERY",

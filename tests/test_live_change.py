@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -184,3 +185,17 @@ def test_a_new_predicate_on_a_shared_table_survives_a_turn_without_rows(spark: A
     seconds[0] += 60.0
     assert session.engine.tick("p")
     session.stop()
+
+
+def test_a_session_that_goes_on_knows_what_was_changed(spark: Any, tmp_path: Path) -> None:
+    session = scripted_session(spark, STREAM + OLD, TABLES, state=tmp_path / "state")
+    session.start(manual=True)
+    assert session.changed_live == []
+    take_turns(session, {"p": TABLES["p"][:1]})
+    session.sql("ALTER QUERY old WITH SUBSET GAP 3")
+    take_turns(session, {"p": TABLES["p"][:2]})
+    session.stop()
+    session = scripted_session(spark, STREAM + OLD, TABLES, state=tmp_path / "state")
+    session.start(manual=True)
+    session.stop()
+    assert session.changed_live == ["old is WITH SUBSET GAP 3, not ERROR 5%"]

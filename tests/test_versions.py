@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slackwater.errors import StateError
 from slackwater.language.parse import parse
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
-from slackwater.runtime.versions import reconcile
+from slackwater.runtime.versions import changed_live, reconcile
+from slackwater.terminal.run import _warn_of
 
 STREAM = "CREATE STREAM p (ts TIMESTAMP, x INT) USING replay OPTIONS (path 'x') TIMESTAMP BY ts;\n"
 VIEW = "CREATE VIEW v AS SELECT SUM(x) AS s FROM p GROUP BY window(ts, '1 minute');\n"
@@ -54,3 +57,33 @@ def test_a_contract_changed_in_the_file_goes_before_one_changed_while_running() 
 def test_a_changed_stream_is_refused() -> None:
     with pytest.raises(StateError, match="stream p has changed"):
         after(STREAM + COUNT, "", STREAM.replace("x INT", "x BIGINT") + COUNT)
+
+
+def test_what_was_changed_while_running_is_told() -> None:
+    script = STREAM + VIEW + READER + COUNT
+    file = Catalog.from_sql(script, Functions())
+    assert changed_live(file, after(script, "", script)) == []
+    live = """DROP QUERY w; ALTER QUERY n WITH EXACT; DROP VIEW v;
+      CREATE VIEW v AS SELECT MIN(x) AS s FROM p GROUP BY window(ts, '1 minute');
+      CREATE QUERY more AS SELECT MAX(x) AS m FROM p GROUP BY window(ts, '1 second')"""
+    assert changed_live(file, after(script, live, script)) == [
+        "v is another one",
+        "w was dropped",
+        "n is WITH EXACT, not ERROR 5%",
+        "more was created",
+    ]
+    # a contract that the file sets again counts
+    again = script + "ALTER QUERY n WITH ERROR 5%;"
+    found = after(script, "ALTER QUERY n WITH EXACT", again)
+    assert changed_live(Catalog.from_sql(again, Functions()), found) == []
+
+
+def test_a_run_says_what_it_goes_on_with(capsys: pytest.CaptureFixture[str]) -> None:
+    _warn_of([], Path("state"))
+    assert capsys.readouterr().err == ""
+    _warn_of(["w was dropped", "n is WITH EXACT, not ERROR 5%"], Path("state"))
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "warning: the state in state was changed while it ran" in told.err
+    assert "w was dropped; n is WITH EXACT, not ERROR 5%" in told.err
+    assert "--fresh" in told.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from slackwater.planners.ruling import Coming
 from slackwater.planners.terms import terms_of
 from slackwater.planners.window_needs import points_of
 from slackwater.planners.window_schedule import Extent, Schedule, extended
+from slackwater.runtime.pace import Pace
+from slackwater.runtime.session import Session
 from slackwater.runtime.shedding import Took
 from slackwater.runtime.window_drops import WindowDrops
+from slackwater.runtime.window_leaving import WindowLeaving
 from slackwater.statistics.costs import predicted
 from test_governor import Machine
 
@@ -199,3 +203,33 @@ def test_sampled_queries_beside_it_give_way_while_a_window_is_kept():
     assert max(machine.lags[-10:]) < 8
     assert 0 < machine.delivered(60, machine.done) < 1
     assert max(machine.levels[-30:]) > 0
+
+
+def _busy(spark_seconds: float) -> Session:
+    """A session whose batches take so long beside what is done with their rows."""
+    session = Session()
+    run: Any = SimpleNamespace(spark_seconds=lambda: spark_seconds, engine=SimpleNamespace(after=0.05))
+    session._run = run
+    return session
+
+
+@pytest.mark.parametrize("spark_seconds", [0.74, 0.75, 0.8, 1.3, 20.0])
+def test_where_spark_alone_takes_the_interval_some_of_it_is_left(spark_seconds: float):
+    machine = Live(STREAM + SUB.format(size=1, slide=1, gap=10))
+    fits = capacity(machine)
+    machine.governor.budget = machine.governor.pace.budget = _busy(spark_seconds)._batch_seconds
+    # of the first batches nobody has learnt how long they took
+    machine.live(0.5 * fits, 20)
+    machine.live(3 * fits, 60)
+    assert machine.delivered(40, machine.done) < 0.5, "windows are left out where nothing can be kept up with"
+
+
+@pytest.mark.parametrize("spark_seconds", [0.75, 1.3])
+def test_late_batches_never_make_for_more_where_spark_takes_the_interval(spark_seconds: float):
+    pace = Pace(_busy(spark_seconds)._batch_seconds, 2)
+    leaving = WindowLeaving(shares={"drop": 0.5})
+    assert leaving.usual(1000.0, pace.interval, told=True) == 1000.0
+    plan = Live(STREAM + SUB.format(size=1, slide=1, gap=10)).plan
+    leaving.learn(plan, {}, Took(1000, 1.0, 3.0, {}), pace)
+    assert leaving.factor < 1.0
+    assert 0 < leaving.usual(1000.0, pace.interval, told=True) < 1000.0

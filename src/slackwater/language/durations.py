@@ -35,6 +35,20 @@ def unit_micros(unit: str) -> int | None:
     return _UNITS.get(word) or _UNITS.get(word.removesuffix("s"))
 
 
+def spelt_out(text: str) -> str | None:
+    """A length of time without a space as clauses write it; None where it is none.
+
+    >>> spelt_out("1s"), spelt_out("500ms"), spelt_out("1.5h"), spelt_out("5kB")
+    ('1 SECOND', '500 MILLISECONDS', '1.5 HOURS', None)
+    """
+    part = _PART.fullmatch(text)
+    micros = unit_micros(part.group(2)) if part is not None else None
+    if part is None or micros is None:
+        return None
+    name = max((n for n, length in _UNITS.items() if length == micros), key=len)
+    return f"{part.group(1)} {name.upper()}{'' if float(part.group(1)) == 1 else 'S'}"
+
+
 def parse_duration(text: str) -> int:
     """Microseconds in a text such as ``'1 hour 30 minutes'`` or ``'250ms'``.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import replace
 
 from sqlglot.tokenizer_core import TokenType
@@ -21,7 +22,7 @@ _FURTHER_WORDS = {
     "PRECISION": ("IMMEDIATE",),
     "DRIFT": ("BELIEF", "EXTRAPOLATE"),
 }
-"""The words that may follow each contract, in their order."""
+"""The words that may follow each contract, in their order; IMMEDIATE in ALTER QUERY only."""
 
 
 def parse_contract(cursor: Cursor) -> tuple[Contract | None, Standing]:
@@ -73,7 +74,22 @@ def _subset(cursor: Cursor) -> Contract:
 
 
 def _precision(cursor: Cursor) -> Contract:
-    return Precision(cursor.number("the width of the interval"), immediate=cursor.accept("IMMEDIATE"))
+    joined = re.fullmatch(r"([0-9.]+)[A-Z]+", cursor.word)
+    if joined is not None:
+        raise cursor.error(
+            f"expected the width of the interval (a number), found {cursor.found()}",
+            hint=_plain_width(joined.group(1)),
+        )
+    width = cursor.decimal("the width of the interval")
+    if cursor.word in ("%", "PERCENT"):
+        raise cursor.error(
+            "PRECISION is a width in the unit of the column, not a share", hint=f"write PRECISION {width}"
+        )
+    return Precision(float(width), immediate=cursor.accept("IMMEDIATE"))
+
+
+def _plain_width(number: str) -> str:
+    return f"PRECISION is a width in the unit of the column, which is not named: write PRECISION {number}"
 
 
 def _drift(cursor: Cursor) -> Contract:
@@ -124,6 +140,11 @@ def _near(word: str, contract: str | None) -> str | None:
     return next(iter(difflib.get_close_matches(word, words, n=1)), None)
 
 
+def _immediate(cursor: Cursor) -> bool:
+    """Whether IMMEDIATE may stand in this statement."""
+    return cursor.tokens[0].text.upper() == "ALTER"
+
+
 def _instead(cursor: Cursor, contract: str | None) -> str:
     """What to write where a contract should have ended."""
     word = cursor.word
@@ -136,6 +157,8 @@ def _instead(cursor: Cursor, contract: str | None) -> str:
     if contract == "DRIFT" and word == "PERCENT" and before.token_type is TokenType.NUMBER:
         return f"write {before.text}%"
     near = _near(word, contract)
+    if near == "IMMEDIATE" and not _immediate(cursor):
+        return "PRECISION d ends CREATE QUERY; IMMEDIATE goes with ALTER QUERY"
     if near is not None and near != word:
         return f"did you mean {near}?"
     if near is not None and contract is not None:
@@ -146,4 +169,7 @@ def _instead(cursor: Cursor, contract: str | None) -> str:
             return f"{elsewhere} goes with {other}"
     if contract is None or difflib.get_close_matches(word, STATEMENT_WORDS):
         return next_one
+    if contract == "PRECISION" and before.token_type is TokenType.NUMBER:
+        further = "; IMMEDIATE may follow it" if _immediate(cursor) else ""
+        return _plain_width(before.text) + further
     return f"{contract} may be followed by {' and '.join(_FURTHER_WORDS[contract])}, or by ;"

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from slackwater.errors import LanguageError, Position
 from slackwater.language.dialect import SparkText
-from slackwater.language.durations import unit_micros
+from slackwater.language.durations import spelt_out, unit_micros
 
 
 @cache
@@ -181,6 +181,13 @@ class Cursor:
     def duration(self, what: str) -> int:
         """A length of time such as ``2 SECONDS``, in microseconds."""
         at = self.position()
+        token = self.token
+        # Spark's own literals have such suffixes: 1s is a SMALLINT
+        apart = spelt_out(self.text[token.start : token.end + 1]) if token is not None else None
+        if apart is not None:
+            raise self.error(
+                f"expected {what} as a number and a unit, found {self.found()}", hint=f"write {apart}"
+            )
         amount = self.number(f"{what}, such as 2 SECONDS")
         if amount < 0:
             raise self.error(f"{what} cannot be below 0", at=at)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from slackwater.edge.tls import client_tls
 from slackwater.errors import LanguageError, SourceError
 from slackwater.language.contracts import Precision
-from slackwater.language.statements import CreateStream
+from slackwater.language.statements import CreateQuery, CreateStream
 from slackwater.plan.adjusting import Misdeclared, adjusting, options_of
 from slackwater.plan.bounded import value_columns
 from slackwater.plan.catalog import Catalog
@@ -117,7 +117,8 @@ def check_agents(catalog: Catalog) -> list[LanguageError]:
         pointing(check_declared, stream)
         pointing(check_files, stream)
     hasty = [_hasty(stream) for stream in streams if stream.tolerance == 0]
-    return hasty + [warning for stream in streams for warning in _unused(catalog, stream)]
+    all_sent = [warning for stream in streams for warning in _all_sent(catalog, stream)]
+    return hasty + all_sent + [warning for stream in streams for warning in _unused(catalog, stream)]
 
 
 def _hasty(stream: CreateStream) -> LanguageError:
@@ -127,6 +128,26 @@ def _hasty(stream: CreateStream) -> LanguageError:
         "TOLERANCE",
         hint="say how long that may take, such as TOLERANCE 400 MILLISECONDS",
     )
+
+
+def _all_sent(catalog: Catalog, stream: CreateStream) -> list[LanguageError]:
+    """Queries that undo what PRECISION saves: their rows are changes, so all of them are sent."""
+    queries = {n: q for n, q in catalog.queries.items() if q.stream.lower() == stream.name.lower()}
+    precise = [q.name for q in queries.values() if isinstance(q.contract, Precision)]
+    others = {n: q.name for n, q in queries.items() if not isinstance(q.contract, Precision)}
+    if not precise or not others:
+        return []
+    first = catalog.declared[next(iter(others))]
+    assert isinstance(first, CreateQuery)
+    named = f"quer{'y' if len(others) == 1 else 'ies'} {', '.join(others.values())}"
+    under = f"{', '.join(precise)} {'is' if len(precise) == 1 else 'are'} under PRECISION"
+    return [
+        first.source.error(
+            f"agents send every change of {stream.name} for {named}, and {under}, which then saves nothing",
+            at=first.contract_at,
+            hint="where messages matter, leave it out, or use another stream for it",
+        )
+    ]
 
 
 def pointing(check: Callable[[CreateStream], None], stream: CreateStream) -> None:

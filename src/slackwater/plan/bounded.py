@@ -16,6 +16,7 @@ from slackwater.language.dialect import SparkText
 from slackwater.language.statements import CreateStream
 from slackwater.plan.linear import (
     ONE,
+    WEIGH,
     Linear,
     LinearCall,
     NotLinear,
@@ -25,7 +26,7 @@ from slackwater.plan.linear import (
     linear_form,
     reads,
 )
-from slackwater.plan.model import Move, Output, Step, plain
+from slackwater.plan.model import Call, Move, Output, Step, plain
 
 NUMBERS = (
     "TINYINT",
@@ -40,6 +41,7 @@ NUMBERS = (
     "SHORT",
     "BYTE",
 )
+APART = "select what it is made of as columns of their own"
 
 
 def value_columns(stream: CreateStream) -> tuple[str, ...]:
@@ -79,7 +81,11 @@ def bounded_form(step: Step, stream: CreateStream) -> Bounded:
     """A query as intervals follow for it; raises NotLinear with the reason where none do."""
     form = linear_form(step, stream)
     if step.having is not None:
-        raise NotLinear("HAVING would be decided by an interval")
+        raise NotLinear(
+            "HAVING would be decided by an interval",
+            "having",
+            instead="leave HAVING out and select where the answers are read",
+        )
     columns = value_columns(stream)
     signals = {sql: signal_weights(sql, columns) for sql in _summed(form)}
     # what is counted weighs nothing: whether it is there depends on whether its columns are
@@ -94,18 +100,38 @@ def bounded_form(step: Step, stream: CreateStream) -> Bounded:
             continue
         sql, move = _moment(step, output)
         if not arithmetic(sql) or not affine(sql, moving):
-            raise NotLinear(f"{output.name} is not linear in the values")
+            raise NotLinear(f"{output.name} is not linear in the values", output.name, instead=APART)
         used = [i for i in extremes if reads(sql, [f"a{i}"])]
         others = [a for a in moving if reads(sql, [a])]
         if used and not _one_value(form.calls[used[0]], signals):
-            raise NotLinear(f"{output.name} is an extreme of more than one weighted value")
+            raise NotLinear(
+                f"{output.name} is an extreme of more than one weighted value",
+                output.name,
+                instead="take the extreme of one value, times a constant or a weight",
+            )
         if used and len(others) > 1:
-            raise NotLinear(f"{output.name} mixes an extreme with other aggregates of values")
+            apart = " and ".join(_written(step.calls[int(a[1:])]) for a in others)
+            raise NotLinear(
+                f"{output.name} mixes an extreme with other aggregates of values",
+                output.name,
+                instead=f"ask for {apart} as columns of their own",
+            )
         whole = sql in counts and move is None
         items.append(BoundedItem(place, used[0] if used else None, sql, move, whole))
     if not items:
-        raise NotLinear("it aggregates nothing")
+        example = f"AVG({columns[0] if columns else 'x'})"
+        raise NotLinear(
+            "it aggregates nothing",
+            step.outputs[0].name,
+            instead=f"ask for an aggregate, such as {example}, and GROUP BY the rest",
+        )
     return Bounded(step, form, tuple(items), signals)
+
+
+def _written(call: Call) -> str:
+    """A call as a SELECT would have it."""
+    shown = f"{call.label}({', '.join(map(plain, call.arguments)) or '*'})"
+    return f"{shown} FILTER (WHERE {plain(call.condition)})" if call.condition is not None else shown
 
 
 def _summed(form: Linear) -> tuple[str, ...]:
@@ -127,11 +153,12 @@ def counted_columns(sql: str, columns: tuple[str, ...]) -> tuple[str, ...]:
     shown = plain(tree.sql(dialect=SparkText))
     for name in read:
         if name not in named:
-            raise NotLinear(f"{shown} reads {name}, which is no value that agents send")
+            raise NotLinear(f"{shown} reads {name}, which is no value that agents send", shown)
     for node in tree.walk():
         divided = isinstance(node, exp.Div) and not _nonzero(node.right)
         if divided or not isinstance(node, _NEVER_NULL):
-            raise NotLinear(f"whether {shown} is there depends on values, not only on whether they are there")
+            reason = f"whether {shown} is there depends on values, not only on whether they are there"
+            raise NotLinear(reason, shown, instead="count the value alone")
     return tuple(named[name] for name in read)
 
 
@@ -155,11 +182,14 @@ def _moment(step: Step, output: Output) -> tuple[str, Move | None]:
         return output.sql, None
     if output.sql not in places:
         raise NotLinear(
-            f"{output.name} is computed from {step.readable(output.sql)}; such a call is an item of its own"
+            f"{output.name} is computed from {step.readable(output.sql)}; such a call is an item of its own",
+            output.name,
+            instead=APART,
         )
     move = step.moves[places.index(output.sql)]
     if move.size is None:
-        raise NotLinear(f"{move.function} would have to know all bounds since then; take {move.extreme}_over")
+        reason = f"{move.function} would have to know all bounds since then; take {move.extreme}_over"
+        raise NotLinear(reason, output.name, instead=f"take {move.extreme}_over(…, '1 hour')")
     return move.sql, move
 
 
@@ -180,7 +210,8 @@ def signal_weights(sql: str, columns: tuple[str, ...]) -> tuple[dict[str, float]
     named = {c.lower(): f"a{i}" for i, c in enumerate(columns)}
     for column in list(tree.find_all(exp.Column)):
         if column.name.lower() not in named:
-            raise NotLinear(f"{plain(sql)} reads {column.name}, which is no value that agents send")
+            reason = f"{plain(sql)} reads {column.name}, which is no value that agents send"
+            raise NotLinear(reason, plain(sql))
         place = exp.column(named[column.name.lower()])
         if column is tree:
             tree = place
@@ -189,7 +220,7 @@ def signal_weights(sql: str, columns: tuple[str, ...]) -> tuple[dict[str, float]
     text = tree.sql(dialect=SparkText)
     names = list(named.values())
     if not arithmetic(text) or not affine(text, names):
-        raise NotLinear(f"{plain(sql)} is not linear in the values")
+        raise NotLinear(f"{plain(sql)} is not linear in the values", plain(sql), instead=WEIGH)
     # an affine function is known by what it is at 0 and at each unit
     count = len(names)
     points = np.concatenate([np.zeros((1, count)), np.eye(count)])

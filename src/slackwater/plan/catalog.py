@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,12 +24,13 @@ from slackwater.language.statements import (
     Explain,
     Source,
 )
+from slackwater.language.tokens import position_at
 from slackwater.plan.analyse import Known, analyse
 from slackwater.plan.doubles import inexact_in_doubles
 from slackwater.plan.functions import Functions
 from slackwater.plan.honour import Impossible, Refused, honour, settle
-from slackwater.plan.model import Step
-from slackwater.plan.scope import position_of
+from slackwater.plan.model import Step, plain
+from slackwater.plan.scope import canonical, item_name, position_of
 from slackwater.plan.texts import text_as_number
 
 Declared = CreateStream | CreateTable | CreateView | CreateQuery
@@ -132,7 +133,11 @@ class Catalog:
         settled = settle(contract, standing, step, self.steps, self.functions)
         at = statement.contract_at if isinstance(statement, CreateQuery) else None
         if isinstance(settled, Precision) and settled.immediate and isinstance(statement, CreateQuery):
-            raise statement.source.error("IMMEDIATE goes with ALTER QUERY … WITH PRECISION", at=at)
+            raise statement.source.error(
+                "IMMEDIATE goes with ALTER QUERY … WITH PRECISION",
+                at=at,
+                hint="leave it out: a new query has its width from the beginning",
+            )
         try:
             honour(settled, step, self.steps, self.streams[step.stream.lower()], self.functions)
         except Impossible as refused:
@@ -144,7 +149,9 @@ class Catalog:
         except Refused as refused:
             word = str(settled).split()[0]
             raise statement.source.error(
-                f"query {step.name} cannot honour {word}: {refused}", at=at, hint=refused.instead
+                f"query {step.name} cannot honour {word}: {refused}",
+                at=_part_position(statement, refused.parts) or at,
+                hint=refused.instead,
             ) from None
         self._check_extremes(step, settled, statement, at)
         self._check_texts(step, settled, statement, at)
@@ -234,6 +241,21 @@ class Catalog:
         near = difflib.get_close_matches(name.lower(), self.declared, n=1)
         hint = f"did you mean {self.declared[near[0]].name}?" if near else ""
         return source.error(f"there is no {kind} called {name}", hint=hint)
+
+
+def _part_position(statement: CreateQuery | AlterQuery, parts: Sequence[str]) -> Position | None:
+    """Where the first of some parts that a SELECT has begins: an expression, an item or a clause."""
+    select = statement.select if isinstance(statement, CreateQuery) else exp.Select()
+    for part in parts:
+        items = [item.unalias() for item in select.expressions if item_name(item) == part]
+        same = (n for n in select.walk() if plain(canonical(n)).lower() == part.lower())
+        clause = select.args.get(part)
+        found = [*items, *same, *(clause if isinstance(clause, list) else [clause])]
+        for node in found:
+            starts = [int(n.meta["start"]) for n in node.walk() if "start" in n.meta] if node else []
+            if starts:
+                return position_at(statement.source.text, min(starts))
+    return None
 
 
 def _call_position(statement: CreateQuery | AlterQuery, function: str) -> Position | None:

@@ -15,10 +15,14 @@ from slackwater.plan.model import Step, TupleWindow
 
 
 class Refused(ValueError):
-    """A contract that the query cannot honour: the reason, and the contract that would do."""
+    """A contract that the query cannot honour: the reason, and what would do.
 
-    def __init__(self, reason: str, instead: str) -> None:
+    ``parts`` are of the SELECT that is to blame, the first to be found there counts (as in `NotLinear`).
+    """
+
+    def __init__(self, reason: str, instead: str, *parts: str) -> None:
         self.instead = instead
+        self.parts = parts
         super().__init__(reason)
 
 
@@ -123,18 +127,20 @@ def _precision(step: Step, stream: CreateStream) -> None:
             f"(it is USING {stream.format})",
             "use DRIFT e BELIEF p, or declare the stream USING agents",
         )
-    for call in step.calls:
+    for index, call in enumerate(step.calls):
         if call.function not in (*LINEAR, "min", "max"):
             raise Refused(
                 f"no interval follows for {call.label} from intervals of its inputs",
                 "use SUM, AVG, COUNT, MIN or MAX, or the contract EXACT",
+                *(output.name for output in step.outputs if reads(output.sql, [f"a{index}"])),
             )
     try:
         bounded_form(step, stream)
     except NotLinear as reason:
         raise Refused(
             f"no interval follows from intervals of the values: {reason}",
-            "use sums of values times weights, or the contract EXACT",
+            f"{reason.instead or 'use sums of values times weights'}, or use EXACT",
+            *reason.parts,
         ) from None
 
 

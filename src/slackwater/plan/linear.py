@@ -26,7 +26,21 @@ ONE = "1"
 
 
 class NotLinear(ValueError):
-    """Why a query over current values is no sparse matrix."""
+    """Why a query over current values is no sparse matrix, and what would do instead.
+
+    ``parts`` say where in the SELECT that is, the first to be found there counts: an expression as `plain`
+    shows it, the name of an item, or a clause as sqlglot calls it.
+    """
+
+    def __init__(self, reason: str, *parts: str, instead: str = "") -> None:
+        self.parts = parts
+        self.instead = instead
+        super().__init__(reason)
+
+
+BY_KEYS = "by key columns and columns of lookups only, which do not change"
+CHOOSE = f"choose rows {BY_KEYS}; or select by values where the answers are read"
+WEIGH = "multiply a value by constants, key columns or columns of lookups, or have agents send the result"
 
 
 @dataclass(frozen=True)
@@ -73,16 +87,22 @@ def linear_form(step: Step, stream: CreateStream) -> Linear:
     Raises NotLinear, with the reason, where some are not, or where which keys it reads depends on values.
     """
     if step.path.source.lower() != stream.name.lower():
-        raise NotLinear(f"it reads {step.path.source}, which aggregates already")
+        source = step.path.source
+        raise NotLinear(
+            f"it reads {source}, which aggregates already",
+            source,
+            instead=f"read LATEST({stream.name}) itself",
+        )
     columns = _Columns(frozenset(k.lower() for k in stream.key))
-    for what, texts in (
-        ("chooses keys by", step.path.predicates),
-        ("looks up by", [k.on for k in step.path.lookups]),
-        ("groups by", [k.sql for k in step.keys]),
+    for what, texts, clause, instead in (
+        ("chooses keys by", step.path.predicates, "where", CHOOSE),
+        ("looks up by", [k.on for k in step.path.lookups], "joins", f"look up {BY_KEYS}"),
+        ("groups by", [k.sql for k in step.keys], "group", f"group {BY_KEYS}"),
     ):
         for text in texts:
             if columns.moving(_tree(text)):
-                raise NotLinear(f"it {what} {plain(text)}, which changes with the values of {stream.name}")
+                reason = f"it {what} {plain(text)}, which changes with the values of {stream.name}"
+                raise NotLinear(reason, plain(text), clause, instead=instead)
     return Linear(tuple(_call(call, columns) for call in step.calls))
 
 
@@ -90,21 +110,27 @@ def _call(call: Call, columns: _Columns) -> LinearCall:
     if call.function not in (*LINEAR, "min", "max"):
         raise NotLinear(f"{call.label} is not linear in the values")
     if call.condition is not None and columns.moving(_tree(call.condition)):
-        raise NotLinear(f"{plain(call.condition)} changes with the values")
+        condition = plain(call.condition)
+        raise NotLinear(f"{condition} changes with the values", condition, instead=CHOOSE)
     if not call.arguments:
         return LinearCall(call.function, (), call.condition)
     argument = _tree(call.arguments[0])
     if call.function == "count":
         moving = columns.moving(argument)
         if moving and columns.looked_up(argument):
-            raise NotLinear(f"{plain(call.arguments[0])} mixes values with lookups")
+            mixed = plain(call.arguments[0])
+            raise NotLinear(f"{mixed} mixes values with lookups", mixed, instead="count the value alone")
         text = _sql(argument)
         # of any type: only whether it is there counts
         there = f"CASE WHEN ({text}) IS NOT NULL THEN 1.0D END"
         return LinearCall("count", (Term(ONE, there) if moving else Term(there, None),), call.condition)
     terms = tuple(_terms(argument, columns))
     if call.function in ("min", "max") and len(terms) > 1:
-        raise NotLinear(f"{call.function.upper()} of a sum of different signals is not kept by key")
+        raise NotLinear(
+            f"{call.function.upper()} of a sum of different signals is not kept by key",
+            plain(call.arguments[0]),
+            instead="take the extreme of one value, times a constant or a weight",
+        )
     return LinearCall(call.function, terms, call.condition)
 
 
@@ -133,7 +159,8 @@ def _terms(node: exp.Expr, columns: _Columns) -> Iterable[Term]:
     elif not columns.looked_up(node):
         yield Term(ONE, _sql(node))
     else:
-        raise NotLinear(f"{plain(_sql(node))} is no product of a value and a weight")
+        shown = plain(_sql(node))
+        raise NotLinear(f"{shown} is no product of a value and a weight", shown, instead=WEIGH)
 
 
 def _scaled(term: Term, form: str) -> Term:

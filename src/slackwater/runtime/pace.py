@@ -33,6 +33,21 @@ MORE = 0.15
 """Of that time, what feedback may add."""
 CROWDED, HOPELESS = 0.1, 0.25
 """For rows, so much of what an empty batch takes: where that fills the budget, and where it is late."""
+LEFT = 0.1
+"""Of an interval, what a batch may take however long Spark itself takes for it."""
+
+
+def seconds_for_batch(interval: float, utilisation: float, around: float) -> float:
+    """Seconds that a batch may take, ``around`` being those that Spark itself takes for it.
+
+    Always some: on a busy machine, and for the first batches of a run, Spark alone may take longer than the
+    interval. A budget of nothing, or of less, would turn feedback round: the later batches are, the less
+    would be dropped of them.
+
+    >>> round(seconds_for_batch(1.0, 0.8, 0.2), 3), seconds_for_batch(1.0, 0.8, 1.5)
+    (0.6, 0.1)
+    """
+    return max(interval * utilisation - around, LEFT * interval)
 
 
 @dataclass(frozen=True)
@@ -51,9 +66,9 @@ class Aim:
 class Pace:
     """Seconds of a batch from executor seconds and back, as fitted to the last batches and corrected.
 
-    ``budget`` gives the seconds that a batch may take, Spark's own part in it left out; ``cores`` how many
-    work at a time. ``utilisation`` is what the budget is of an interval: the rest is for batches that take
-    longer.
+    ``budget`` gives the seconds that a batch may take, Spark's own part in it left out, and always more than
+    0; ``cores`` how many work at a time. ``utilisation`` is what the budget is of an interval: the rest is
+    for batches that take longer.
     """
 
     budget: Callable[[], float]

@@ -28,12 +28,13 @@ from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal
+from slackwater.runtime.pace import seconds_for_batch
 from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.running import OpenSource, Run
 from slackwater.runtime.settings import Settings
 from slackwater.runtime.sinks import IteratorSink, Sink
 from slackwater.runtime.status import Status
-from slackwater.runtime.versions import reconcile
+from slackwater.runtime.versions import changed_live, reconcile
 from slackwater.spark.check import check_with_spark
 from slackwater.spark.execute import Executor, SparkSession
 from slackwater.spark.session import build_session, own_session
@@ -69,6 +70,8 @@ class Session(Declarations):
         self._iterator = IteratorSink()
         self._changing = threading.RLock()
         self._temporary: Path | None = None
+        self.changed_live: list[str] = []
+        """What the state has that the statements before the start do not say: an earlier run was changed."""
 
     # --- declaring -------------------------------------------------------------------------------
 
@@ -196,9 +199,11 @@ class Session(Declarations):
                 fault=self.fault,
             )
             if engine.versions.latest:
+                declared = self.catalog
                 self.catalog, self._script = reconcile(
                     engine.catalog, engine.versions.script, self._script_text
                 )
+                self.changed_live = changed_live(declared, self.catalog)
             read = self._read_streams()
             check_with_spark(engine.executor, extend(Plan(), self.catalog))
             run = Run(engine, self.settings, self.clocks, self.sources, self._iterator)
@@ -227,7 +232,7 @@ class Session(Declarations):
         """What a batch may take, beside what Spark itself does for it."""
         settings, run = self.settings, self._run
         around = run.spark_seconds() + run.engine.after if run is not None else 0.0
-        return settings.trigger_ms / 1000 * settings.utilisation / 100 - around
+        return seconds_for_batch(settings.trigger_ms / 1000, settings.utilisation / 100, around)
 
     def _governor(self) -> Governor | None:
         """What keeps batches to their interval; None where nothing is to be shed."""

@@ -231,6 +231,23 @@ def reconcile(
     return replace(after, contracts={**after.contracts, **kept}), wanted
 
 
+def changed_live(file: Catalog, kept: Catalog) -> list[str]:
+    """What a run goes on with and its file does not say: changes of queries and views while it ran."""
+    found = []
+    for name in dict.fromkeys([*file.declared, *kept.declared]):
+        said, there = file.declared.get(name), kept.declared.get(name)
+        contracts = [str(c.contracts[name]) if name in c.contracts else "" for c in (file, kept)]
+        if there is None and said is not None:
+            found.append(f"{said.name} was dropped")
+        elif said is None and there is not None:
+            found.append(f"{there.name} was created")
+        elif said is not None and there is not None and said.sql != there.sql:
+            found.append(f"{there.name} is another one")
+        elif there is not None and contracts[0] != contracts[1]:
+            found.append(f"{there.name} is WITH {contracts[1]}, not {contracts[0]}")
+    return found
+
+
 def _same_sources(catalog: Catalog, applied: Sequence[str], statements: Sequence[AnyStatement]) -> None:
     """Raise where a stream or table is declared otherwise than the state was made with."""
     wanted = {s.sql for s in statements}

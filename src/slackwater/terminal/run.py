@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from slackwater.runtime.journal import check_root
 from slackwater.runtime.recording import check_recording_folder
@@ -63,6 +64,7 @@ def run_file(
         try:
             with talk.status("opening streams and tables …"):
                 session.start(*sinks, fresh=fresh, record=record)
+            _warn_of(session.changed_live, root)
             ended = _watch(session, console, live, seconds)
             if ended:
                 _mark_finished(root, answers)
@@ -71,6 +73,18 @@ def run_file(
         finally:
             session.stop()
         talk.print(summary(session.status()))
+
+
+def _warn_of(changes: Sequence[str], root: Path) -> None:
+    """Say that a run goes on with more or less than its file says."""
+    if changes:
+        warning = Text.assemble(
+            ("warning:", "bold yellow"),
+            f" the state in {root} was changed while it ran, and goes on so: {'; '.join(changes)}\n",
+            "hint: --fresh starts over with the file as it is; without, what is changed in the file counts, "
+            "such as ALTER QUERY at its end",
+        )
+        Console(stderr=True, highlight=False, soft_wrap=True).print(warning)
 
 
 def _watch(session: Session, console: Console, live: bool, seconds: float | None) -> bool:
