@@ -19,6 +19,7 @@ from slackwater.errors import SlackwaterError
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.bounds.queries import TOLD
 from slackwater.runtime.session import Session
+from slackwater.runtime.sinks import JsonLinesSink
 from slackwater.runtime.testing import ListSink
 from waiting import wait_for
 
@@ -650,3 +651,17 @@ def test_what_needs_every_row_begins_when_every_row_is_sent(lab: Any, how: str) 
         at = round(answer.at.timestamp() * 1e6)
         moment = [values for time, values in one.truth if time <= at][-1]
         assert not answer.met or answer.value == sum(rx for rx, _ in moment.values()), answer
+
+
+def test_a_run_whose_answers_cannot_be_written_takes_nothing_over(lab: Any) -> None:
+    one = lab("CREATE QUERY all AS SELECT SUM(rx) AS rx FROM LATEST(load) WITH PRECISION 4;")
+    one.say("h0", 1.0, 1.0)
+    one.settle()
+    file = one.folder / "answers.jsonl"
+    file.write_text("{}\n")
+    other = Session(one.spark, state=one.folder / "other")
+    other.sql(one.sql)
+    with pytest.raises(SlackwaterError, match="already holds 3 bytes"):
+        other.start(JsonLinesSink(file), manual=True)
+    one.say("h0", 50.0, 1.0)
+    assert [a.met for a in one.batch() + one.batch() if a.value is not None][-1]

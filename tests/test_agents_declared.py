@@ -213,6 +213,15 @@ def test_the_command_refuses_and_warns_without_spark(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize("option", [("--live",), ("--load", "2x")])
+def test_to_look_at_what_a_file_costs_takes_no_stream_over(tmp_path: Path, option: tuple[str, ...]) -> None:
+    file = tmp_path / "load.sql"
+    file.write_text(stream(HUB) + PRECISE)
+    result = runner.invoke(app, ["explain", str(file), *option])
+    assert result.exit_code == 1
+    assert "would take it over from the run that reads it" in " ".join(result.stderr.split())
+
+
 TABLE = "CREATE TABLE sites (host STRING, name STRING, size DOUBLE) USING parquet OPTIONS (path 'x');"
 TEXTS = [
     ("SUM(host)", "host"),

@@ -378,7 +378,7 @@ def test_who_is_fenced_in_the_same_log_is_told_that(tmp_path: Path) -> None:
         port = int(hub.url.rpartition(":")[2])
         link = link_to(hub.url)
         link.connect()
-    expected = "another coordinator has taken over"
+    expected = "another run has taken over"
     with HubThread(tmp_path, port=port) as hub, link_to(hub.url), pytest.raises(Fenced, match=expected):
         link.end()
 

@@ -724,7 +724,7 @@ def test_a_link_that_is_fenced_stays_so(hub: HubThread) -> None:
     old, new = link_to(hub.url), link_to(hub.url)
     assert (old.generation, new.generation) == (1, 2)
     for _ in range(2):
-        with pytest.raises(Fenced, match="another coordinator has taken over stream 'hosts'"):
+        with pytest.raises(Fenced, match="another run has taken over stream 'hosts'"):
             old.end()
     assert new.end().position > 0
     new.close()

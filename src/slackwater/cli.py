@@ -220,6 +220,12 @@ def explain(
             raise SlackwaterError("--live and --load stand alone: neither both, nor a name or --format")
         if cores is not None and load is None:
             raise SlackwaterError("--cores goes with --load")
+        agents = [s.name for s in plan.catalog.streams.values() if s.format.lower() == "agents"]
+        if agents:
+            raise SlackwaterError(
+                f"stream {agents[0]} is sent by agents: to run it for a while would take it over from the "
+                "run that reads it; in a session that runs, Session.explain() shows widths and messages"
+            )
         multiple = _multiple(load) if load is not None else 1.0
         from slackwater.terminal.explain_run import Trial, explain_live, explain_load
 

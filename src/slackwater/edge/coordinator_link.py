@@ -235,7 +235,10 @@ class CoordinatorLink:
             expected = f"expected log {own.log!r} with coordinators up to generation {own.generation}"
             got = f"got log {message['log']!r} with those up to {newest}"
             return other_log(self._hub, self._stream, f"{expected}, {got}")
-        return Fenced(f"another coordinator has taken over stream {self._stream!r}")
+        return Fenced(
+            f"another run has taken over stream {self._stream!r} of the hub at {self._hub}: a stream has one "
+            "at a time; stop the other one and start this one again, which goes on where it was"
+        )
 
     def _connected(self) -> ClientConnection:
         if self._ended is not None:

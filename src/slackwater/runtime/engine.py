@@ -26,7 +26,7 @@ from slackwater.runtime.log import PaneLog
 from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.reporting import Reporter
 from slackwater.runtime.samples import SampleLog
-from slackwater.runtime.sinks import Sink
+from slackwater.runtime.sinks import JsonLinesSink, ParquetSink, Sink
 from slackwater.runtime.state import RunState, StreamState
 from slackwater.runtime.turn import Turn
 from slackwater.runtime.versions import Versions, adopt
@@ -103,6 +103,12 @@ class Engine:
     @property
     def catalog(self) -> Catalog:
         return self.versions.plan(self.versions.latest).catalog
+
+    def check_sinks(self) -> None:
+        """Raise where answers could not be written, before anything is begun: a stream may be taken over."""
+        for index, sink in enumerate(self._sinks):
+            if isinstance(sink, JsonLinesSink | ParquetSink):
+                sink.check(self.state.marks.get(_sink_name(index, sink)))
 
     def open(self, catalog: Catalog, script: list[str]) -> None:
         """Make a catalog the latest version where it is not, and go on from the last commit."""

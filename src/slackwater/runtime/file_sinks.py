@@ -39,24 +39,35 @@ class JsonLinesSink:
         self._steps = _Steps(self.path)
         self._step_start = 0
 
+    def check(self, resume: Mapping[str, object] | None) -> None:
+        """Raise where `open` would for what the file holds; nothing is touched."""
+        _, length = _journalled(resume, self.kind, self.path, "bytes")
+        found = self._found()
+        if resume is None and found and not self._overwrite:
+            raise SinkError(
+                f"{self.path} already holds {found:,} bytes. Choose another path, or pass --fresh "
+                f"to overwrite it."
+            )
+        if (found or 0) < length:
+            state = "is missing" if found is None else f"has {found:,} bytes"
+            raise SinkError(
+                f"{self.path} {state}, but the run to go on from has written {length:,} bytes to it. "
+                f"Put the file back, or pass --fresh to start over."
+            )
+
+    def _found(self) -> int | None:
+        """The length of the file; None: there is none."""
+        with _writing(self.path):
+            return self.path.stat().st_size if self.path.exists() else None
+
     def open(self, resume: Mapping[str, object] | None) -> None:
         """Go on after the marked length, or start a file that is new or empty (or may be overwritten)."""
         self.close()
         step, length = _journalled(resume, self.kind, self.path, "bytes")
         with _writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            found = self.path.stat().st_size if self.path.exists() else None
-            if resume is None and found and not self._overwrite:
-                raise SinkError(
-                    f"{self.path} already holds {found:,} bytes. Choose another path, or pass --fresh "
-                    f"to overwrite it."
-                )
-            if (found or 0) < length:
-                state = "is missing" if found is None else f"has {found:,} bytes"
-                raise SinkError(
-                    f"{self.path} {state}, but the run to go on from has written {length:,} bytes to it. "
-                    f"Put the file back, or pass --fresh to start over."
-                )
+            self.check(resume)
+            found = self._found()
             self._file = FileIO(self.path, "r+" if found is not None else "x")
             self._file.truncate(length)
             self._file.seek(length)
@@ -117,23 +128,17 @@ class ParquetSink:
         self._steps = _Steps(self.directory)
         self._files = 0
 
-    def open(self, resume: Mapping[str, object] | None) -> None:
-        """Drop what was written after the mark, or start a directory without answers in it."""
+    def check(self, resume: Mapping[str, object] | None) -> None:
+        """Raise where `open` would for what the directory holds; nothing is touched."""
         step, files = _journalled(resume, self.kind, self.directory, "files")
         with _writing(self.directory):
-            if files and not self.directory.is_dir():
+            there = self.directory.is_dir()
+            if files and not there:
                 raise SinkError(
                     f"{self.directory} is missing, but the run to go on from has written {files:,} files "
                     f"to it. Put the directory back, or pass --fresh to start over."
                 )
-            self.directory.mkdir(parents=True, exist_ok=True)
-            later = []
-            for path in self.directory.iterdir():
-                name = _PARQUET_NAME.fullmatch(path.name)
-                if _TEMPORARY_NAME.fullmatch(path.name):
-                    path.unlink()
-                elif name is not None and int(name[1]) > step:
-                    later.append(path)
+            later = self._later(step) if there else []
             foreign = [
                 p.name for p in self.directory.glob("*.parquet") if not _PARQUET_NAME.fullmatch(p.name)
             ]
@@ -147,7 +152,20 @@ class ParquetSink:
                     f"{self.directory} already holds answers ({later[0].name}). Choose another path, or pass "
                     f"--fresh to overwrite them."
                 )
-            for path in later:
+
+    def _later(self, step: int) -> list[Path]:
+        """Files of steps after one."""
+        named = [(path, _PARQUET_NAME.fullmatch(path.name)) for path in self.directory.iterdir()]
+        return [path for path, name in named if name is not None and int(name[1]) > step]
+
+    def open(self, resume: Mapping[str, object] | None) -> None:
+        """Drop what was written after the mark, or start a directory without answers in it."""
+        step, files = _journalled(resume, self.kind, self.directory, "files")
+        with _writing(self.directory):
+            self.check(resume)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            unfinished = [p for p in self.directory.iterdir() if _TEMPORARY_NAME.fullmatch(p.name)]
+            for path in unfinished + self._later(step):
                 path.unlink()
             sync(self.directory)
         self._files = files

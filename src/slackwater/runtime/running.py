@@ -53,6 +53,7 @@ class Run:
         self._catalog = catalog
         engine = self.engine
         try:
+            engine.check_sinks()
             for name in read:
                 engine.sources[name] = self._open(name)
             engine.open(catalog, script)
