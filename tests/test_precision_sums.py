@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 import precision_world
 from edge_clients import HOSTS, SECOND, AgentClient, CoordinatorClient
+from precision_entries import T, bounded_mirror
 from precision_world import Asked, World, total
 from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.sums import ANEW_UP_TO, Sums
 from slackwater.planners.precision_sums import Entries, covered, structured
 from slackwater.runtime.bounds import choosing, summing
+from slackwater.runtime.bounds.belief import LiveSum
 from slackwater.runtime.bounds.mirror import Mirror
+from slackwater.runtime.bounds.summing import _ready
 from test_edge_agent import granted, sent, welcomed
 from test_precision_guarantee import settled, unexcused
 
@@ -437,3 +440,18 @@ def test_what_is_cheaper_is_found_and_revised() -> None:
     world.run(160)
     assert unexcused(world) == []
     settled(world)
+
+
+def test_a_sum_that_served_before_and_has_no_width_replaces_nothing() -> None:
+    mirror = bounded_mirror()
+    belief = mirror.belief
+    for _ in mirror.advance(T[4]):
+        """Two keys have told their values."""
+    belief.sum_up(1, LiveSum(np.array([0])))
+    both = np.array([0, 1])
+    assert _ready(mirror, both).tolist() == [True, True]
+    belief.width[1] = np.inf
+    assert _ready(mirror, both).tolist() == [True, False], "it was given up, and its row is old"
+    belief.width[1] = 3.0
+    belief.unsure[1] = T[3]
+    assert _ready(mirror, both).tolist() == [True, False]

@@ -296,13 +296,16 @@ def _inside(mirror: Mirror, number: int, members: Ints) -> bool:
 
 
 def _ready(mirror: Mirror, keys: Ints) -> Bools:
-    """Which keys tell their rows by themselves: they have told a value since they were asked for it."""
+    """Which keys and sums tell their rows by themselves: they have told a value since they were asked for it.
+
+    A sum that has served before, and is not asked for now, has told something, and has no bound.
+    """
     belief = mirror.belief
     centre = belief.centre.reshape(belief.size, belief.columns)
-    width = belief.width.reshape(belief.size, belief.columns)
-    told: Bools = np.any(~np.isnan(centre[keys]) & np.isfinite(width[keys]), axis=1)
-    live = np.isin(keys, np.array(list(belief.live), np.int64))
-    found: Bools = live | (told & belief.known[keys] & (belief.unsure[keys] == 0))
+    finite = np.isfinite(belief.width.reshape(belief.size, belief.columns)[keys])
+    told = belief.known[keys] & np.any(~np.isnan(centre[keys]) & finite, axis=1)
+    live = np.isin(keys, np.array(list(belief.live), np.int64)) & finite.any(axis=1)
+    found: Bools = (live | told) & (belief.unsure[keys] == 0)
     return found
 
 
