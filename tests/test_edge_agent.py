@@ -1144,6 +1144,18 @@ def test_hub_and_agent_as_processes_through_kills(edge: Edge, tmp_path: Path) ->
     ]
 
 
+def test_a_hub_pings_as_often_as_it_is_told_to(edge: Edge, tmp_path: Path) -> None:
+    hub = edge("hub", "--listen", "127.0.0.1:0", "--directory", str(tmp_path), "--ping", "100ms")
+    url = listening(hub)
+    with link_to(url), AgentClient(url) as frozen:
+        frozen.welcome()
+        # its socket stays open, and nobody answers any more
+        frozen.socket.protocol.receive_data = lambda data: None  # type: ignore[method-assign]
+        assert hub.stderr is not None
+        said_until(hub.stderr, "stream hosts: agent 'a' is lost")
+        frozen.cut()
+
+
 def said_until(lines: IO[str], last: str) -> list[str]:
     """What a process says, up to a line."""
     found = []
@@ -1215,6 +1227,7 @@ def test_why_there_is_no_connection_is_said_once_and_that_there_is_one_again() -
             "'0.0.0.0' is open to others: give it a token",
         ),
         (["hub", "--listen", "nowhere", "--directory", "d"], "--listen: expected host:port"),
+        (["hub", "--directory", "d", "--ping", "often"], "--ping: expected a length of time such as 500ms"),
         (["hub", "--directory", "d", "--cert", "c"], "--cert and --key go together"),
         (["hub", "--directory", "d", "--token-file", "none"], "--token-file: cannot read none"),
         (
