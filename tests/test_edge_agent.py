@@ -650,6 +650,16 @@ def test_a_wrong_token_is_told_and_tried_again(tmp_path: Path) -> None:
             assert link.status()["agents"] == 0
 
 
+def test_an_agent_that_was_not_started_says_so(hub: HubThread) -> None:
+    agent = new_agent(hub.url)
+    agent.update("x", 1.0)
+    assert agent.trouble == "the agent was not started"
+    with agent:
+        wait(lambda: agent.connected)
+        assert agent.trouble == ""
+    assert agent.trouble
+
+
 def test_bad_arguments_of_an_agent_are_refused() -> None:
     with pytest.raises(SourceError, match="expected a hub such as ws://"):
         Agent("hosts", hub="http://x")

@@ -102,7 +102,9 @@ def agent(
     stdin: Annotated[bool, typer.Option("--stdin", help="Read JSON lines from the standard input.")] = False,
     every: Annotated[
         str | None,
-        typer.Option(help="How often --command is run, rather than once for all, or --counters are read."),
+        typer.Option(
+            help="How long after its end --command is run again, or how often --counters are read; else 1s."
+        ),
     ] = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="With --tail: also what the file holds already.")

@@ -69,7 +69,7 @@ class Uplink:
         self.connected = False
         self.connections = 0
         self.messages = 0
-        self.trouble = ""
+        self.trouble = "the agent was not started"
         """Why there is no connection: the hub's refusal, or what the network said; empty with one."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
@@ -90,6 +90,7 @@ class Uplink:
     def open(self) -> None:
         """Make the loop that `run` runs: from here on it can be woken and stopped."""
         self._loop = asyncio.new_event_loop()
+        self.trouble = ""
 
     def stop(self) -> None:
         self._call(self._stop.set)
