@@ -31,6 +31,7 @@ from slackwater.edge.outbox import BATCHES_UNDER_WAY, Outbox
 from slackwater.edge.readings import LineReader, counter_readings, tail_lines
 from slackwater.edge.rows import Rows
 from slackwater.edge.terms import Terms
+from slackwater.edge.uplink import STOPPED
 from slackwater.edge.widths import Grants
 from slackwater.errors import SourceError
 from waiting import wait_for
@@ -723,8 +724,29 @@ def test_tls_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
             agent.update("x", 1.0)
             wait(lambda: all_entries(link, "keys"))
         stranger = new_agent(hub.url).start()
-        wait(lambda: "certificate" in stranger.trouble.lower())
+        wait(lambda: "its certificate is not trusted" in stranger.trouble)
+        assert stranger.trouble.startswith(f"cannot connect to the hub at {hub.url}: ")
+        assert "give --ca FILE" in stranger.trouble
         stranger.stop(0.0)
+        plain = new_agent(hub.url.replace("wss:", "ws:")).start()
+        wait(lambda: "a hub with --cert speaks wss://" in plain.trouble)
+        plain.stop(0.0)
+
+
+def test_why_there_is_no_connection_is_told_in_words(hub: HubThread, tmp_path: Path) -> None:
+    with HubThread(tmp_path / "gone") as gone:
+        nobody = gone.url
+    reasons = {
+        nobody: "nobody listens there (connection refused)",
+        "ws://nowhere.invalid:7400": "",
+        hub.url.replace("ws:", "wss:"): "a hub with --cert speaks wss://, one without speaks ws://",
+    }
+    for url, reason in reasons.items():
+        agent = new_agent(url).start()
+        wait(lambda agent=agent: agent.trouble)
+        assert agent.trouble.startswith(f"cannot connect to the hub at {url}: ")
+        assert agent.trouble.endswith(reason)
+        agent.stop(0.0)
 
 
 # --- the coordinator's link
@@ -1217,16 +1239,17 @@ def test_why_there_is_no_connection_is_said_once_and_that_there_is_one_again() -
 
     connection.tell()
     assert said == [], "nothing has gone wrong yet"
-    for trouble in ("refused", "refused", "no route"):
+    for trouble in (STOPPED, "refused", "refused", "no route"):
         looks(trouble, 0)
     looks("", 1)
     looks("", 1)
-    assert said == ["refused", "no route", "connected to ws://h:7400"]
+    trials = ["refused; trying again", "no route; trying again"]
+    assert said == [STOPPED, *trials, "connected to ws://h:7400"]
     looks("no route", 1)
     looks("", 2)
-    assert said[3:] == ["no route", "connected to ws://h:7400 again"]
+    assert said[4:] == ["no route; trying again", "connected to ws://h:7400 again"]
     looks("", 3)
-    assert said[5:] == ["connected to ws://h:7400 again"], "a break that was over before it was seen"
+    assert said[6:] == ["connected to ws://h:7400 again"], "a break that was over before it was seen"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from slackwater.edge.readings import (
     tail_lines,
 )
 from slackwater.edge.terms import Terms
+from slackwater.edge.uplink import STOPPED
 from slackwater.errors import SourceError
 
 LOOK_S = 0.2
@@ -108,7 +109,7 @@ class Connection:
         """Say what is new."""
         trouble, counters = self._agent.trouble, self._agent.counters
         if trouble and trouble != self._told:
-            self._complain(trouble)
+            self._complain(trouble if trouble == STOPPED else f"{trouble}; trying again")
             self._told = trouble
         elif counters.connected and counters.connections > self._connections:
             # a short trouble may have passed between two looks
