@@ -909,6 +909,8 @@ def test_bad_lines_are_told_with_number_and_reason_and_are_not_the_end() -> None
     assert told[1] == "line 4: expected the key column 'host', got only 'load'"
     assert told[2] == "line 5: expected one of the columns load, got none"
     assert told[3] == "line 6: load: expected a number or null, got 'x'"
+    assert list(reader.read(['{"host":"b","lod":3}'])) == []
+    assert told[-1] == "line 11: expected one of the columns load, got 'lod'"
 
 
 @pytest.mark.parametrize(

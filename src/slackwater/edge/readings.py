@@ -83,7 +83,8 @@ class LineReader:
         key = self._key(row, "key")
         values = {name: _value(row[name], name) for name in self._declared.columns if name in row}
         if not values:
-            raise ValueError(f"expected one of the columns {', '.join(self._declared.columns)}, got none")
+            others = ", ".join(repr(name) for name in row if name not in self._declared.key) or "none"
+            raise ValueError(f"expected one of the columns {', '.join(self._declared.columns)}, got {others}")
         return key, values
 
     def _key(self, row: Mapping[str, Any], where: str) -> Key:
