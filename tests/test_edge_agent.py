@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.measures import MovingRate
 from slackwater.edge.messages import Declared, Disconnected, Fenced, Refused
 from slackwater.edge.outbox import BATCHES_UNDER_WAY, Outbox
-from slackwater.edge.readings import LineReader, counter_readings, tail_lines
+from slackwater.edge.readings import LineReader, command_lines, counter_readings, tail_lines
 from slackwater.edge.rows import Rows
 from slackwater.edge.terms import Terms
 from slackwater.edge.uplink import STOPPED
@@ -950,6 +951,26 @@ def test_numbers_whose_sums_no_double_holds_are_passed_over() -> None:
         rate.add("b", [1.7e308], at=0)
     [(_, keys, values)] = rate.steps(SECOND)
     assert (keys, values.tolist()) == (["a"], [[4e307]])
+
+
+def test_a_command_that_has_closed_its_output_may_end_by_itself() -> None:
+    told: list[str] = []
+    ends = iter([False, True])
+    slow = "import os, time; print(1, flush=True); os.close(1); time.sleep(0.3)"
+
+    def lines(code: str) -> list[bytes]:
+        command = shlex.join([sys.executable, "-c", code])
+        return list(command_lines(command, 0.01, lambda seconds: bool(seconds) and next(ends), told.append))
+
+    assert lines(slow) == [b"1\n", b"1\n"]
+    assert told == [], "it was ended in the middle, and its exit code called wrong"
+    ends = iter([True] * 2)
+    assert lines("import os; os._exit(3)") == []
+    assert lines("import os; os.kill(os.getpid(), 15)") == []
+    assert told == ["the command ended with exit code 3", "the command was ended by signal 15"]
+    stuck = shlex.join([sys.executable, "-c", "import os, time; os.close(1); time.sleep(600)"])
+    assert list(command_lines(stuck, None, lambda seconds: True, told.append)) == []
+    assert len(told) == 2, "it was told to end, which is nothing to tell of"
 
 
 def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> None:

@@ -139,13 +139,28 @@ def command_lines(
             assert process.stdout is not None
             try:
                 yield from process.stdout
+                # what has said all has not ended yet
+                if not _ended(process, pause):
+                    return
             finally:
                 if process.poll() is None:
                     process.terminate()
-        if process.returncode:
+        if process.returncode < 0:
+            complain(f"the command was ended by signal {-process.returncode}")
+        elif process.returncode:
             complain(f"the command ended with exit code {process.returncode}")
         if pause(1.0 if every is None else every):
             return
+
+
+def _ended(process: subprocess.Popen[bytes], pause: Pause) -> bool:
+    """Wait for the end of a process; False if it is time to end before."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
+            return True
+        if pause(0.0):
+            return False
 
 
 class _Whole:
