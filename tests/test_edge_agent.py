@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 
 from edge_clients import HOSTS, PATIENCE_S, SECOND, AgentClient, CoordinatorClient, TestClock
-from slackwater.edge import agent_state
+from slackwater.edge import agent_run, agent_state
 from slackwater.edge.agent import Agent
 from slackwater.edge.agent_run import Connection
 from slackwater.edge.agent_state import AgentState
@@ -1233,6 +1234,27 @@ def test_an_agent_process_stops_on_sigterm_and_follows_a_command(
         grant(link, {0: 1.0})
         wait(lambda: logged_rows(link) == [(0, 3.0)])
         assert ended(agent, signal.SIGTERM) == (0, "")
+
+
+def test_a_stream_that_is_awaited_is_told_of_and_so_is_its_declaration(
+    hub: HubThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(agent_run, "UNDECLARED_S", 0.0)
+    stopped, said = threading.Event(), []
+
+    def look() -> bool:
+        said.extend(capsys.readouterr().err.splitlines())
+        return "connected; waiting until a query declares stream 'hosts'" in said
+
+    choice = agent_run.Choice(False, f"{sys.executable} -c 1", None, False, None, None)
+    options = {"stream": "hosts", "hub": hub.url, "name": "a", "token": "", "ca": None}
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(agent_run.run_agent, choice, stopped=stopped, **options)
+        wait(look)
+        with link_to(hub.url):
+            wait(lambda: look() and said[-1] == "stream 'hosts' has been declared")
+            stopped.set()
+            assert running.result(PATIENCE_S)
 
 
 def test_an_agent_process_sends_moving_rates(edge: Edge, hub: HubThread, tmp_path: Path) -> None:

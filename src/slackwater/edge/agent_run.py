@@ -31,6 +31,8 @@ from slackwater.errors import SourceError
 
 LOOK_S = 0.2
 FLUSH_S = 10.0
+UNDECLARED_S = 5.0
+"""After which it is said that no query has asked for the stream yet."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,12 @@ def _declared(agent: Agent, connection: Connection, stopped: threading.Event) ->
     told = False
     while not stopped.is_set():
         if (declared := agent.declared(LOOK_S)) is not None:
+            if told:
+                complain(f"stream {agent.stream!r} has been declared")
             return declared
         waited += LOOK_S
         connection.tell()
-        if agent.connected and waited >= 5 and not told:
+        if agent.connected and waited >= UNDECLARED_S and not told:
             told = True
             complain(f"connected; waiting until a query declares stream {agent.stream!r}")
     return None
