@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,7 @@ import numpy as np
 import pytest
 
 from edge_clients import HOSTS, PATIENCE_S, SECOND, AgentClient, CoordinatorClient, TestClock
-from slackwater.edge import agent_state
+from slackwater.edge import agent_run, agent_state
 from slackwater.edge.agent import Agent
 from slackwater.edge.agent_run import Connection
 from slackwater.edge.agent_state import AgentState
@@ -28,9 +30,10 @@ from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.measures import MovingRate
 from slackwater.edge.messages import Declared, Disconnected, Fenced, Refused
 from slackwater.edge.outbox import BATCHES_UNDER_WAY, Outbox
-from slackwater.edge.readings import LineReader, counter_readings, tail_lines
+from slackwater.edge.readings import LineReader, command_lines, counter_readings, tail_lines
 from slackwater.edge.rows import Rows
 from slackwater.edge.terms import Terms
+from slackwater.edge.uplink import STOPPED
 from slackwater.edge.widths import Grants
 from slackwater.errors import SourceError
 from waiting import wait_for
@@ -650,6 +653,16 @@ def test_a_wrong_token_is_told_and_tried_again(tmp_path: Path) -> None:
             assert link.status()["agents"] == 0
 
 
+def test_an_agent_that_was_not_started_says_so(hub: HubThread) -> None:
+    agent = new_agent(hub.url)
+    agent.update("x", 1.0)
+    assert agent.trouble == "the agent was not started"
+    with agent:
+        wait(lambda: agent.connected)
+        assert agent.trouble == ""
+    assert agent.trouble
+
+
 def test_bad_arguments_of_an_agent_are_refused() -> None:
     with pytest.raises(SourceError, match="expected a hub such as ws://"):
         Agent("hosts", hub="http://x")
@@ -713,8 +726,29 @@ def test_tls_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
             agent.update("x", 1.0)
             wait(lambda: all_entries(link, "keys"))
         stranger = new_agent(hub.url).start()
-        wait(lambda: "certificate" in stranger.trouble.lower())
+        wait(lambda: "its certificate is not trusted" in stranger.trouble)
+        assert stranger.trouble.startswith(f"cannot connect to the hub at {hub.url}: ")
+        assert "give --ca FILE" in stranger.trouble
         stranger.stop(0.0)
+        plain = new_agent(hub.url.replace("wss:", "ws:")).start()
+        wait(lambda: "a hub with --cert speaks wss://" in plain.trouble)
+        plain.stop(0.0)
+
+
+def test_why_there_is_no_connection_is_told_in_words(hub: HubThread, tmp_path: Path) -> None:
+    with HubThread(tmp_path / "gone") as gone:
+        nobody = gone.url
+    reasons = {
+        nobody: "nobody listens there (connection refused)",
+        "ws://nowhere.invalid:7400": "",
+        hub.url.replace("ws:", "wss:"): "a hub with --cert speaks wss://, one without speaks ws://",
+    }
+    for url, reason in reasons.items():
+        agent = new_agent(url).start()
+        wait(lambda agent=agent: agent.trouble)
+        assert agent.trouble.startswith(f"cannot connect to the hub at {url}: ")
+        assert agent.trouble.endswith(reason)
+        agent.stop(0.0)
 
 
 # --- the coordinator's link
@@ -877,6 +911,8 @@ def test_bad_lines_are_told_with_number_and_reason_and_are_not_the_end() -> None
     assert told[1] == "line 4: expected the key column 'host', got only 'load'"
     assert told[2] == "line 5: expected one of the columns load, got none"
     assert told[3] == "line 6: load: expected a number or null, got 'x'"
+    assert list(reader.read(['{"host":"b","lod":3}'])) == []
+    assert told[-1] == "line 11: expected one of the columns load, got 'lod'"
 
 
 @pytest.mark.parametrize(
@@ -916,6 +952,26 @@ def test_numbers_whose_sums_no_double_holds_are_passed_over() -> None:
         rate.add("b", [1.7e308], at=0)
     [(_, keys, values)] = rate.steps(SECOND)
     assert (keys, values.tolist()) == (["a"], [[4e307]])
+
+
+def test_a_command_that_has_closed_its_output_may_end_by_itself() -> None:
+    told: list[str] = []
+    ends = iter([False, True])
+    slow = "import os, time; print(1, flush=True); os.close(1); time.sleep(0.3)"
+
+    def lines(code: str) -> list[bytes]:
+        command = shlex.join([sys.executable, "-c", code])
+        return list(command_lines(command, 0.01, lambda seconds: bool(seconds) and next(ends), told.append))
+
+    assert lines(slow) == [b"1\n", b"1\n"]
+    assert told == [], "it was ended in the middle, and its exit code called wrong"
+    ends = iter([True] * 2)
+    assert lines("import os; os._exit(3)") == []
+    assert lines("import os; os.kill(os.getpid(), 15)") == []
+    assert told == ["the command ended with exit code 3", "the command was ended by signal 15"]
+    stuck = shlex.join([sys.executable, "-c", "import os, time; os.close(1); time.sleep(600)"])
+    assert list(command_lines(stuck, None, lambda seconds: True, told.append)) == []
+    assert len(told) == 2, "it was told to end, which is nothing to tell of"
 
 
 def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> None:
@@ -1144,6 +1200,18 @@ def test_hub_and_agent_as_processes_through_kills(edge: Edge, tmp_path: Path) ->
     ]
 
 
+def test_a_hub_pings_as_often_as_it_is_told_to(edge: Edge, tmp_path: Path) -> None:
+    hub = edge("hub", "--listen", "127.0.0.1:0", "--directory", str(tmp_path), "--ping", "100ms")
+    url = listening(hub)
+    with link_to(url), AgentClient(url) as frozen:
+        frozen.welcome()
+        # its socket stays open, and nobody answers any more
+        frozen.socket.protocol.receive_data = lambda data: None  # type: ignore[method-assign]
+        assert hub.stderr is not None
+        said_until(hub.stderr, "stream hosts: agent 'a' is lost")
+        frozen.cut()
+
+
 def said_until(lines: IO[str], last: str) -> list[str]:
     """What a process says, up to a line."""
     found = []
@@ -1166,6 +1234,27 @@ def test_an_agent_process_stops_on_sigterm_and_follows_a_command(
         grant(link, {0: 1.0})
         wait(lambda: logged_rows(link) == [(0, 3.0)])
         assert ended(agent, signal.SIGTERM) == (0, "")
+
+
+def test_a_stream_that_is_awaited_is_told_of_and_so_is_its_declaration(
+    hub: HubThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(agent_run, "UNDECLARED_S", 0.0)
+    stopped, said = threading.Event(), []
+
+    def look() -> bool:
+        said.extend(capsys.readouterr().err.splitlines())
+        return "connected; waiting until a query declares stream 'hosts'" in said
+
+    choice = agent_run.Choice(False, f"{sys.executable} -c 1", None, False, None, None)
+    options = {"stream": "hosts", "hub": hub.url, "name": "a", "token": "", "ca": None}
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(agent_run.run_agent, choice, stopped=stopped, **options)
+        wait(look)
+        with link_to(hub.url):
+            wait(lambda: look() and said[-1] == "stream 'hosts' has been declared")
+            stopped.set()
+            assert running.result(PATIENCE_S)
 
 
 def test_an_agent_process_sends_moving_rates(edge: Edge, hub: HubThread, tmp_path: Path) -> None:
@@ -1195,16 +1284,17 @@ def test_why_there_is_no_connection_is_said_once_and_that_there_is_one_again() -
 
     connection.tell()
     assert said == [], "nothing has gone wrong yet"
-    for trouble in ("refused", "refused", "no route"):
+    for trouble in (STOPPED, "refused", "refused", "no route"):
         looks(trouble, 0)
     looks("", 1)
     looks("", 1)
-    assert said == ["refused", "no route", "connected to ws://h:7400"]
+    trials = ["refused; trying again", "no route; trying again"]
+    assert said == [STOPPED, *trials, "connected to ws://h:7400"]
     looks("no route", 1)
     looks("", 2)
-    assert said[3:] == ["no route", "connected to ws://h:7400 again"]
+    assert said[4:] == ["no route; trying again", "connected to ws://h:7400 again"]
     looks("", 3)
-    assert said[5:] == ["connected to ws://h:7400 again"], "a break that was over before it was seen"
+    assert said[6:] == ["connected to ws://h:7400 again"], "a break that was over before it was seen"
 
 
 @pytest.mark.parametrize(
@@ -1215,6 +1305,7 @@ def test_why_there_is_no_connection_is_said_once_and_that_there_is_one_again() -
             "'0.0.0.0' is open to others: give it a token",
         ),
         (["hub", "--listen", "nowhere", "--directory", "d"], "--listen: expected host:port"),
+        (["hub", "--directory", "d", "--ping", "often"], "--ping: expected a length of time such as 500ms"),
         (["hub", "--directory", "d", "--cert", "c"], "--cert and --key go together"),
         (["hub", "--directory", "d", "--token-file", "none"], "--token-file: cannot read none"),
         (

@@ -25,7 +25,7 @@ from slackwater.edge.deadbands import Deadband, export, write_csv, write_json
 from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.messages import Declared, Disconnected
 from slackwater.edge.operator_link import OperatorLink
-from slackwater.edge.widths import Grants
+from slackwater.edge.widths import TOLD, Grants
 from slackwater.errors import SourceError
 
 WIDE = Declared(("host", "port"), ("rx", "tx"))
@@ -89,6 +89,19 @@ def test_deadbands_are_half_of_what_is_granted_and_nobody_is_fenced_off(
     granted(link, (0, 0, 4.0, 0, 0.0))
     assert link.generation == 1
     assert exported(hub)[0].deadband == 2.0
+
+
+def test_what_is_only_counted_has_no_deadband(
+    hub: HubThread, link: CoordinatorLink, caplog: pytest.LogCaptureFixture
+) -> None:
+    granted(link, (0, 0, TOLD, 0, 0.0), (1, 0, TOLD * (1 - 1e-9), 0, 0.5), (2, 0, 4.0, 0, 0.0))
+    file = io.StringIO()
+    with OperatorLink(hub.url, "wide") as operator:
+        write_json(export(operator, "wide"), file)
+    told = [band for band in json.loads(file.getvalue())["deadbands"] if band["column"] == "rx"]
+    assert [band["deadband"] for band in told] == [None, None, 2.0]
+    assert not any("shrink" in band for band in told)
+    assert "5 of them are never sent, as nobody asks for them, they are only counted" in caplog.text
 
 
 def test_many_keys_come_in_pages(

@@ -17,10 +17,12 @@ from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from edge_clients import HOSTS, SECOND, AgentClient, Client, CoordinatorClient, TestClock
+from slackwater.edge import refusals
 from slackwater.edge.grant_table import GrantTable
 from slackwater.edge.hub import Hub
 from slackwater.edge.hub_thread import HubThread
 from slackwater.edge.messages import Declared
+from slackwater.edge.operator_link import OperatorLink
 from slackwater.edge.shadows import POINTS
 from slackwater.edge.streams import Stream
 from slackwater.errors import SourceError, StateError
@@ -857,3 +859,86 @@ def test_who_comes_and_goes_is_told_and_what_they_say_is_not(
         "stream hosts: a coordinator has taken over, generation 2",
         "stream hosts: declared with key host, port and values load, free",
     ]
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+def test_who_is_refused_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with HubThread(tmp_path, token="secret") as hub, CoordinatorClient(hub.url, token="secret"):
+        for _ in range(2):
+            with AgentClient(hub.url, token="wrong") as stranger:
+                stranger.refusal()
+            with AgentClient(hub.url, token="secret") as agent:
+                agent.welcome()
+                agent.send("nonsense")
+                agent.refusal()
+        first = AgentClient(hub.url, token="secret")
+        first.welcome()
+        with AgentClient(hub.url, incarnation="i2", token="secret") as second:
+            second.welcome()
+            first.refusal()
+    token, kind, replaced = told(caplog)
+    assert token.startswith("refused 127.0.0.1: the token is wrong")
+    assert "secret" not in token
+    assert kind.startswith(
+        "refused agent 'a' of stream hosts at 127.0.0.1: message.type: expected one of keys"
+    )
+    assert replaced.endswith("two agents need two names")
+
+
+def test_refusals_fill_neither_log_nor_memory(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "REMEMBERED", 3)
+    now = [0.0]
+    known = refusals.Refusals(lambda: now[0])
+    for number in range(10):
+        known.tell("h1", f"reason {number}")
+    assert len(told(caplog)) == 4
+    assert told(caplog)[-1].startswith("so many were refused that no more are told")
+    now[0] = refusals.AGAIN_S
+    known.tell("h1", "another")
+    assert told(caplog)[-1] == "refused h1: another"
+
+
+@pytest.mark.parametrize(
+    ("off", "how"), [(3, "3.0 s ahead of the hub's;"), (-2, "2.0 s behind the hub's, or")]
+)
+def test_a_clock_that_is_off_is_told_once_a_connection(
+    hub: HubThread, clock: TestClock, caplog: pytest.LogCaptureFixture, off: int, how: str
+) -> None:
+    with CoordinatorClient(hub.url), joined_agent(hub.url, "x") as agent:
+        # within a second, and sent again after long: neither says anything about a clock
+        agent.batch(1, {0: 1.0}, at=clock() + SECOND)
+        agent.batch(2, {0: 1.0}, at=clock() - 60 * SECOND)
+        agent.batch(3, {0: 1.0}, at=clock() - SECOND, caught_up=True)
+        agent.received(3)
+        assert told(caplog) == []
+        for number in (4, 5):
+            agent.batch(number, {0: 1.0}, at=clock() + off * SECOND)
+        agent.received(5)
+        [said] = told(caplog)
+        assert said.startswith(f"stream hosts: the clock of agent 'a' is {how}")
+
+
+def test_sums_are_no_keys_where_keys_are_counted(hub: HubThread, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "slackwater.edge")
+    with CoordinatorClient(hub.url) as coordinator:
+        agent = joined_agent(hub.url, "x", "y")
+        form = {"agent": "a", "members": [[0, 1]], "scope": [""], "window": [0], "dropped": []}
+        [number] = coordinator.ask("form", generation=1, **form)["sums"]
+        agent.send("keys", first=2, keys=[{"sum": number}])
+        while len(coordinator.entries("keys")) < 2:
+            pass
+        agent.cut()
+        with AgentClient(hub.url) as again:
+            assert again.welcome()["keys"] == 3
+        while len(coordinator.entries("lost")) < 2:
+            pass
+        with OperatorLink(hub.url, "hosts") as operator:
+            assert operator.withdraw("a") == (2, False)
+    news = told(caplog, logging.INFO)
+    assert "stream hosts: agent 'a' has joined again, with 2 key(s)" in news
+    assert "stream hosts: 2 key(s) of agent 'a' are forgotten" in news

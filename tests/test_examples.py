@@ -7,22 +7,29 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from slackwater.cli import app
+from slackwater.edge.coordinator_link import CoordinatorLink
+from slackwater.edge.hub_thread import HubThread
+from slackwater.edge.messages import Declared
+from slackwater.edge.widths import Grants
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.session import Session
 from slackwater.runtime.testing import ListSink
 from slackwater.spark.sources import GENERATORS
 from slackwater.spark.trace import Generator
 from slackwater.traffic import Traffic
+from waiting import wait_for
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = sorted(path.name for path in EXAMPLES.glob("*.sql"))
@@ -248,6 +255,24 @@ def test_python_api(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     # which batch the change meets is up to the clock; what is answered is exact all the same
     counts = {at(s): len(between(web, s, s + 5)) for s in fives}
     assert values(answers, "added", "n").items() <= counts.items()
+
+
+def test_agent_in_a_program(tmp_path: Path) -> None:
+    declared = Declared(("sensor",), ("temperature", "power"))
+    with (
+        HubThread(tmp_path) as hub,
+        CoordinatorLink(hub.url, "sensors", declared) as link,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        running = threads.submit(load("agent").main, hub.url, seconds=2.0, sensors=3)
+        wait_for(lambda: link.status()["keys"] == 3)
+        key, column = np.repeat(np.arange(3), 2), np.tile(np.arange(2), 3)
+        none = np.zeros(6, np.int64)
+        link.grant(Grants(key, column, np.full(6, 1e-6), none, np.zeros(6), none + 1))
+        counters = running.result(30)
+    assert counters.connections == 1
+    assert counters.passed > 3, "first values, and what has left its bound since"
+    assert (counters.waiting, counters.under_way, counters.keys) == (0, 0, 3)
 
 
 @pytest.fixture(scope="module")

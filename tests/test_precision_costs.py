@@ -10,6 +10,7 @@ import pytest
 from precision_world import World
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.seen import AgentSeen
+from slackwater.runtime.bounds.showing import Rates, described
 
 
 def walking(allocation: str, seed: int = 21) -> World:
@@ -75,3 +76,19 @@ def test_agents_of_an_older_snapshot_and_keys_of_nobody_cost_one() -> None:
     older.load(arrays, kept)
     assert older.agents == {"x": AgentSeen(0, "i", 0)}
     assert older.costs().tolist() == [1.0]
+
+
+def test_agents_that_are_away_are_named() -> None:
+    mirror = Mirror(1, 1)
+    mirror.take({"position": 1, "kind": "declared", "key": ["k"], "columns": ["v"], "received": 1})
+    for place in range(8):
+        agent = {"agent": f"x{place}", "incarnation": "i"}
+        mirror.take({"position": 2 + 2 * place, "kind": "joined", "keys": 0, "received": 1, **agent})
+        if place:
+            lost = {"since": 2, "clean": False, "received": 2, **agent}
+            mirror.take({"position": 3 + 2 * place, "kind": "lost", **lost})
+    for _ in mirror.advance(10):
+        pass
+    first, away, *_ = described("load", mirror, [], Rates(), 10, "widths stand")
+    assert first.startswith("agents of load: 1 of 8 there, 0 keys")
+    assert away == "  away: x1, x2, x3, x4, x5 and 2 more"

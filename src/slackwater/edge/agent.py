@@ -67,6 +67,8 @@ class Agent:
     >>> agent.update_many(["web-1", "web-2"], [0.5, 0.25])
     >>> agent.counters.offered, agent.counters.connected
     (3, False)
+    >>> agent.trouble
+    'the agent was not started'
 
     As a context manager it connects, and on leaving waits for what is under way:
 
@@ -223,7 +225,7 @@ class Agent:
 
     @property
     def trouble(self) -> str:
-        """Why there is no connection, in words; empty with one."""
+        """Why there is no connection, in words; empty with one, and while the first is made."""
         return self._uplink.trouble
 
     @property

@@ -26,10 +26,13 @@ from slackwater.edge.readings import (
     tail_lines,
 )
 from slackwater.edge.terms import Terms
+from slackwater.edge.uplink import STOPPED
 from slackwater.errors import SourceError
 
 LOOK_S = 0.2
 FLUSH_S = 10.0
+UNDECLARED_S = 5.0
+"""After which it is said that no query has asked for the stream yet."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Connection:
         """Say what is new."""
         trouble, counters = self._agent.trouble, self._agent.counters
         if trouble and trouble != self._told:
-            self._complain(trouble)
+            self._complain(trouble if trouble == STOPPED else f"{trouble}; trying again")
             self._told = trouble
         elif counters.connected and counters.connections > self._connections:
             # a short trouble may have passed between two looks
@@ -124,10 +127,12 @@ def _declared(agent: Agent, connection: Connection, stopped: threading.Event) ->
     told = False
     while not stopped.is_set():
         if (declared := agent.declared(LOOK_S)) is not None:
+            if told:
+                complain(f"stream {agent.stream!r} has been declared")
             return declared
         waited += LOOK_S
         connection.tell()
-        if agent.connected and waited >= 5 and not told:
+        if agent.connected and waited >= UNDECLARED_S and not told:
             told = True
             complain(f"connected; waiting until a query declares stream {agent.stream!r}")
     return None

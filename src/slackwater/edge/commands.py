@@ -102,7 +102,9 @@ def agent(
     stdin: Annotated[bool, typer.Option("--stdin", help="Read JSON lines from the standard input.")] = False,
     every: Annotated[
         str | None,
-        typer.Option(help="How often --command is run, rather than once for all, or --counters are read."),
+        typer.Option(
+            help="How long after its end --command is run again, or how often --counters are read; else 1s."
+        ),
     ] = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="With --tail: also what the file holds already.")
@@ -244,6 +246,10 @@ def hub(
         Path | None, typer.Option(help="A certificate (PEM): the hub then speaks wss://.")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="The key of the certificate (PEM).")] = None,
+    ping: Annotated[
+        str,
+        typer.Option(help="How often agents are pinged: one that does not answer for so long again is lost."),
+    ] = "10s",
 ) -> None:
     """Run the hub that agents and queries connect to.
 
@@ -256,22 +262,25 @@ def hub(
             raise SourceError(f"--listen: expected host:port such as 127.0.0.1:7400, got {listen!r}")
         if (cert is None) != (key is None):
             raise SourceError("--cert and --key go together")
+        ping_s = seconds_of(ping, "--ping")
         tls = None if cert is None or key is None else server_tls(cert, key)
         _log_to_stderr()
         allow_many_files()
         # who comes and goes is news to whoever runs a hub; what they say is not
         logging.getLogger("slackwater.edge").setLevel(logging.INFO)
-        asyncio.run(_serve(host, int(port), directory, token_from(token_file), tls))
+        asyncio.run(_serve(host, int(port), directory, token_from(token_file), tls, ping_s))
 
 
-async def _serve(host: str, port: int, directory: Path, token: str, tls: ssl.SSLContext | None) -> None:
+async def _serve(
+    host: str, port: int, directory: Path, token: str, tls: ssl.SSLContext | None, ping_s: float
+) -> None:
     from slackwater.edge.hub import Hub
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    async with Hub(directory, host=host, port=port, token=token, tls=tls) as hub:
+    async with Hub(directory, host=host, port=port, token=token, tls=tls, ping_s=ping_s) as hub:
         typer.echo(f"listening on {hub.url}, logs in {directory}")
         sys.stdout.flush()
         await hub.serve_until(stopped)

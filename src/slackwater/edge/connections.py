@@ -6,6 +6,7 @@ Messages are read only while the log keeps up: behind a slow disk TCP holds the 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -29,7 +30,10 @@ from slackwater.edge.messages import (
 from slackwater.edge.streams import Stream
 from slackwater.edge.terms import COST, checked_terms
 
+logger = logging.getLogger(__name__)
 PING_S = 10.0
+CLOCK_OFF = 1_000_000
+"""A difference between the clocks of agent and hub that is told, in microseconds."""
 
 
 class AgentConnection:
@@ -51,6 +55,9 @@ class AgentConnection:
         self.sign = stream.now()
         """Hub time of the last sign of life."""
         self.clean = False
+        self.dismissed = ""
+        """Why it had to give way to another process, if it had to."""
+        self._current = self._told_clock = False
         self._ping_s = ping_s
         self._leaving: asyncio.Task[None] | None = None
         self._ended = False
@@ -120,6 +127,7 @@ class AgentConnection:
             self.socket.transport.abort()
             return
         reason = f"agent {self.agent!r} has connected from another process: two agents need two names"
+        self.dismissed = reason
         self._leaving = asyncio.create_task(self._dismiss(reason))
 
     async def _dismiss(self, reason: str) -> None:
@@ -195,5 +203,24 @@ class AgentConnection:
             raise BadMessage(f"batch: stream {self.stream.name!r} is not declared yet, so rows have no shape")
         fields = batch_fields(message, len(declared.columns), record.numbers)
         self.stream.registry.check_batch(self.agent, fields)
+        self._check_clock(fields)
         position = self.stream.append("batch", agent=self.agent, number=number, **fields)
         self.stream.when_durable(position + 1, lambda: self.down.acknowledge(number))
+
+    def _check_clock(self, fields: Message) -> None:
+        """Tell, once, of a clock that is ahead, or behind unless messages take that long.
+
+        Batches that are sent again were made long ago; what says that all is told was made since it joined.
+        """
+        self._current |= bool(fields.get("caught_up"))
+        ahead = fields["sent"] - self.sign
+        if self._told_clock or not (ahead > CLOCK_OFF or (self._current and -ahead > CLOCK_OFF)):
+            return
+        self._told_clock = True
+        logger.warning(
+            "stream %s: the clock of agent %r is %.1f s %s; rows off by more than TOLERANCE are late",
+            self.stream.name,
+            self.agent,
+            abs(ahead) / 1e6,
+            "ahead of the hub's" if ahead > 0 else "behind the hub's, or its messages take so long",
+        )

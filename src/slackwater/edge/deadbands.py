@@ -21,7 +21,7 @@ import numpy as np
 from slackwater.edge.grant_table import grants_of
 from slackwater.edge.messages import Declared, Message, nullable
 from slackwater.edge.operator_link import OperatorLink
-from slackwater.edge.widths import width_at
+from slackwater.edge.widths import TOLD, width_at
 from slackwater.errors import SourceError
 
 ATTEMPTS = 20
@@ -36,7 +36,7 @@ class Deadband:
     key: list[Any]
     column: str
     deadband: float | None
-    """In the unit of the column; None: it is never sent."""
+    """In the unit of the column; None: no change of it is sent."""
     shrink: float
     """The share that goes whenever the time is a multiple of the period; 0: it stays as it is."""
     period: float
@@ -71,15 +71,15 @@ def export(link: OperatorLink, stream: str, *, sleep: Callable[[float], None] = 
 
 
 def warned(exported: Exported) -> Iterator[Deadband]:
-    """The deadbands; at their end it is told if agents tell sums, which devices cannot make."""
+    """The deadbands; at their end it is told how many are never sent, as devices cannot make sums."""
     never = 0
     for found in exported.deadbands:
         never += found.deadband is None
         yield found
     if never:
         logger.warning(
-            "%d of them are never sent, as nobody asks for them or agents tell their sums; a stream whose "
-            "devices filter by themselves needs OPTIONS (sums 'never')",
+            "%d of them are never sent, as nobody asks for them, they are only counted or agents tell their "
+            "sums; a stream whose devices filter by themselves needs OPTIONS (sums 'never')",
             never,
         )
 
@@ -99,6 +99,8 @@ def _deadbands(page: Message) -> Iterator[Deadband]:
     columns = page["declared"]["columns"]
     grants = grants_of(page["grants"])
     widths = width_at(grants.width, grants.start, grants.shrink, grants.period, page["time"])
+    # what is only counted, perhaps granted a hair less, says that it has a value and not which
+    widths = np.where(grants.width > TOLD / 2, np.inf, widths)
     first = page["next"] - len(page["keys"])
     size = len(page["keys"]) * len(columns)
     objects = (grants.key - first) * len(columns) + grants.column

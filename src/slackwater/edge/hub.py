@@ -39,6 +39,7 @@ from slackwater.edge.messages import (
     whole,
 )
 from slackwater.edge.operators import OperatorConnection
+from slackwater.edge.refusals import Refusals
 from slackwater.edge.requests import CoordinatorConnection
 from slackwater.edge.streams import Stopping, Stream
 from slackwater.errors import SourceError, StateError
@@ -83,6 +84,7 @@ class Hub:
         self._committing: dict[str, asyncio.Task[None]] = {}
         self._server: Server | None = None
         self._lock = -1
+        self._refusals = Refusals()
         self._broken: asyncio.Future[None]
 
     def now(self) -> int:
@@ -187,11 +189,16 @@ class Hub:
             self._broken.set_exception(StateError(f"cannot write the log of stream {name!r}: {error}"))
 
     async def _handle(self, socket: ServerConnection) -> None:
-        reason = ""
+        reason, who = "", _peer(socket)
         try:
             async with asyncio.timeout(HELLO_S):
                 raw = await socket.recv()
-            await self._connection(socket, decode(raw)).serve()
+            connection = self._connection(socket, decode(raw))
+            if isinstance(connection, AgentConnection):
+                who = f"agent {connection.agent!r} of stream {connection.stream.name} at {who}"
+            await connection.serve()
+            if isinstance(connection, AgentConnection) and connection.dismissed:
+                self._refusals.tell(who, connection.dismissed)
         except TimeoutError:
             reason = f"expected hello within {HELLO_S:.0f} seconds, got nothing"
         except Stopping:
@@ -201,6 +208,7 @@ class Hub:
         except ConnectionClosed:
             return
         if reason:
+            self._refusals.tell(who, reason)
             with suppress(ConnectionClosed):
                 await socket.send(encode({"type": "refused", "reason": reason}))
 
@@ -231,6 +239,12 @@ class Hub:
                 raise BadMessage(f"there is no stream {name!r} at this hub; there are: {there}")
             return OperatorConnection(self._stream(name), socket)
         return CoordinatorConnection(self._stream(name), socket, hello)
+
+
+def _peer(socket: ServerConnection) -> str:
+    """The machine at the other end; its port is another one each time."""
+    address = socket.remote_address
+    return str(address[0]) if address else "somebody"
 
 
 def _quiet_logger() -> logging.Logger:

@@ -75,6 +75,6 @@ class OperatorConnection:
         await self.stream.durable(self.stream.log.end)
         return {
             "type": "withdrawn",
-            "keys": len(numbers),
+            "keys": registry.keys_among(numbers),
             "connected": registry.agents[agent].joined,
         }

@@ -83,7 +83,8 @@ class LineReader:
         key = self._key(row, "key")
         values = {name: _value(row[name], name) for name in self._declared.columns if name in row}
         if not values:
-            raise ValueError(f"expected one of the columns {', '.join(self._declared.columns)}, got none")
+            others = ", ".join(repr(name) for name in row if name not in self._declared.key) or "none"
+            raise ValueError(f"expected one of the columns {', '.join(self._declared.columns)}, got {others}")
         return key, values
 
     def _key(self, row: Mapping[str, Any], where: str) -> Key:
@@ -138,13 +139,28 @@ def command_lines(
             assert process.stdout is not None
             try:
                 yield from process.stdout
+                # what has said all has not ended yet
+                if not _ended(process, pause):
+                    return
             finally:
                 if process.poll() is None:
                     process.terminate()
-        if process.returncode:
+        if process.returncode < 0:
+            complain(f"the command was ended by signal {-process.returncode}")
+        elif process.returncode:
             complain(f"the command ended with exit code {process.returncode}")
         if pause(1.0 if every is None else every):
             return
+
+
+def _ended(process: subprocess.Popen[bytes], pause: Pause) -> bool:
+    """Wait for the end of a process; False if it is time to end before."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
+            return True
+        if pause(0.0):
+            return False
 
 
 class _Whole:

@@ -7,7 +7,7 @@ again applies the same entries, from a snapshot on. It decides nothing and touch
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,6 +113,10 @@ class Registry:
             found &= np.asarray(self._local) == NOBODY
         numbers: list[int] = np.flatnonzero(found).tolist()
         return numbers
+
+    def keys_among(self, numbers: Iterable[int]) -> int:
+        """How many of some numbers are keys of the stream, and no sums of them."""
+        return sum(not isinstance(self.names[number], SumName) for number in numbers)
 
     def holders(self, numbers: Ints) -> tuple[Ints, Ints]:
         """The agent that has each key, by place, and the agent's number of it; -1 where nobody does."""

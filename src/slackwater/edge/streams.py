@@ -87,7 +87,7 @@ class Stream:
         entry = {"kind": kind, "received": self.now() if time is None else time, **fields}
         position = self.log.append(entry, span)
         self.registry.apply({"position": position, **entry})
-        if (news := _news(kind, fields)) is not None:
+        if (news := _news(kind, fields, self.registry)) is not None:
             logger.info("stream %s: %s", self.name, news)
         self._work.set()
         if self.log.waiting_bytes > BEHIND_BYTES:
@@ -222,15 +222,14 @@ class Stream:
         self.log.close()
 
 
-def _news(kind: str, fields: Mapping[str, Any]) -> str | None:
-    """What an operator wants to know of an entry; None of most, which come all the time.
-
-    >>> _news("joined", {"agent": "rack-1", "incarnation": "x", "keys": 3}), _news("batch", {})
-    ("agent 'rack-1' has joined again, with 3 key(s)", None)
-    """
+def _news(kind: str, fields: Mapping[str, Any], registry: Registry) -> str | None:
+    """What an operator wants to know of an entry; None of most, which come all the time."""
     if kind == "joined":
-        again = f" again, with {fields['keys']} key(s)" if fields["keys"] else ""
+        keys = registry.keys_among(registry.agents[fields["agent"]].numbers)
+        again = f" again, with {keys} key(s)" if fields["keys"] else ""
         return f"agent {fields['agent']!r} has joined{again}"
+    if kind == "withdrawn":
+        return f"{registry.keys_among(fields['numbers'])} key(s) of agent {fields['agent']!r} are forgotten"
     if kind == "lost":
         return f"agent {fields['agent']!r} {'has left' if fields['clean'] else 'is lost'}"
     if kind == "declared":

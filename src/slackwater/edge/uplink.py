@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
 
 from slackwater.edge.agent_state import AgentState
 from slackwater.edge.clock import SteadyClock
@@ -28,8 +28,7 @@ PONG_S = 30.0
 """How long a hub may take to answer a ping: the answer may wait behind a million grants."""
 REVIEW_POLL_S = 0.25
 """How often the clock is looked at when nothing is due: it may be set, or be that of a test."""
-
-
+STOPPED = "the agent has stopped"
 logger = logging.getLogger(__name__)
 
 
@@ -69,7 +68,7 @@ class Uplink:
         self.connected = False
         self.connections = 0
         self.messages = 0
-        self.trouble = ""
+        self.trouble = "the agent was not started"
         """Why there is no connection: the hub's refusal, or what the network said; empty with one."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
@@ -90,6 +89,7 @@ class Uplink:
     def open(self) -> None:
         """Make the loop that `run` runs: from here on it can be woken and stopped."""
         self._loop = asyncio.new_event_loop()
+        self.trouble = ""
 
     def stop(self) -> None:
         self._call(self._stop.set)
@@ -114,7 +114,7 @@ class Uplink:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(self._run())
         finally:
-            self._fail(self.trouble or "the agent has stopped")
+            self._fail(self.trouble or STOPPED)
 
     def _fail(self, trouble: str) -> None:
         with self._changed:
@@ -135,7 +135,8 @@ class Uplink:
                 reviewing.result()
             if isinstance(outcome, Exception) and not isinstance(outcome, SlackwaterError | OSError):
                 raise outcome
-            self._fail(str(outcome) if isinstance(outcome, Exception) else "the connection was closed")
+            closed = f"the connection to the hub at {self._url} was closed"
+            self._fail(str(outcome) if isinstance(outcome, Exception) else closed)
             # a session that was welcomed and not refused shows that the hub is well: begin with short delays
             attempt = 1 if outcome is None else attempt + 1
             await _within(self._stop, delay(attempt, self._random))
@@ -158,9 +159,10 @@ class Uplink:
                 await self._talk(socket)
         except ConnectionClosed as error:
             if not self.connected:
-                raise Refused(f"the hub closed the connection before its welcome: {error}") from None
-        except (InvalidHandshake, InvalidURI, TimeoutError) as error:
-            raise Refused(f"cannot connect to {self._url}: {error or 'no answer'}") from None
+                reason = f"it closed the connection before its welcome: {error}"
+                raise Refused(f"cannot connect to the hub at {self._url}: {reason}") from None
+        except (InvalidHandshake, InvalidURI, OSError) as error:
+            raise Refused(f"cannot connect to the hub at {self._url}: {_reason(error)}") from None
 
     async def _talk(self, socket: ClientConnection) -> None:
         with self._changed:
@@ -199,7 +201,7 @@ class Uplink:
     def _heard(self, raw: str | bytes) -> Message:
         message = decode(raw)
         if message["type"] == "refused":
-            raise Refused(f"the hub refused: {message.get('reason')}")
+            raise Refused(f"the hub at {self._url} refused: {message.get('reason')}")
         return message
 
     async def _read(self, socket: ClientConnection) -> None:
@@ -267,6 +269,26 @@ class Uplink:
         self._state.turn_back(now)
         self._anew.set()
         return now
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no connection, in words, and what can be done.
+
+    >>> _reason(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 7400)"))
+    'nobody listens there (connection refused)'
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        what = error.verify_message.rstrip(".")
+        if "mismatch" in what:
+            return f"{what}: use a name that is in it"
+        return f"its certificate is not trusted ({what}): give --ca FILE, or ca=, with those that are"
+    if isinstance(error, ssl.SSLError | InvalidMessage | ConnectionResetError):
+        return f"{str(error) or 'it hung up'}: a hub with --cert speaks wss://, one without speaks ws://"
+    if isinstance(error, ConnectionRefusedError) or "Errno 111" in str(error):
+        return "nobody listens there (connection refused)"
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or "no answer"
+    return str(error) or "no answer"
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:

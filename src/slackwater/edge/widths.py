@@ -19,6 +19,8 @@ Bools = NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).max
 """A period in which nothing shrinks."""
+TOLD = 2.0**800
+"""A width at which an object says only that it has a value, or none any more."""
 
 
 def width_at(width: Floats, start: Ints, shrink: Floats, period: Ints, now: int | Ints) -> Floats:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from slackwater.edge.shadows import RUNGS
-from slackwater.edge.widths import Bools, Floats, Grants, Ints
+from slackwater.edge.widths import TOLD, Bools, Floats, Grants, Ints
 from slackwater.plan.adjusting import PERIOD, Adjusting
 from slackwater.planners.precision_allocation import Allocation, allocate
 from slackwater.planners.precision_burden import Watched, adjust
@@ -23,7 +23,7 @@ from slackwater.runtime.bounds.altering import Altered
 from slackwater.runtime.bounds.belief import Belief
 from slackwater.runtime.bounds.constraining import constrained
 from slackwater.runtime.bounds.mirror import Mirror
-from slackwater.runtime.bounds.queries import TOLD, BoundedQuery
+from slackwater.runtime.bounds.queries import BoundedQuery
 from slackwater.runtime.bounds.summing import Summed, inherited
 from slackwater.runtime.bounds.tuning import Tuning
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import csc_array, csr_array
 
-from slackwater.edge.widths import Bools, Floats, Ints
+from slackwater.edge.widths import TOLD, Bools, Floats, Ints
 from slackwater.language.contracts import Precision
 from slackwater.plan.bounded import Bounded, BoundedItem
 from slackwater.plan.linear import LinearCall, computed, reads
@@ -24,8 +24,6 @@ from slackwater.runtime.current.naming import BySpark, named_groups
 
 KEPT_BACK = 1e-6
 """The share of a width that is not given away: what sums of floats may lose is told as part of the answer."""
-TOLD = 2.0**800
-"""A width at which an object says only that it has a value, or none any more."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from slackwater.runtime.bounds.queries import BoundedQuery
 SECONDS = 60.0
 """Over which messages are counted."""
 SHOWN = 5
-"""Agents whose messages cost something else that are named."""
+"""Agents that are named: those that are away, and those whose messages cost something else."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,17 @@ def described(
         f"agents of {stream}: {there} of {len(mirror.agents)} there, {keys} keys, "
         f"{rates.up:.3g} updates and {rates.down:.3g} grants a second, "
         f"{mirror.queue.late} of {mirror.queue.rows} rows late",
-        f"  {manner}",
     ]
+    if away := sorted(name for name, agent in mirror.agents.items() if agent.lost):
+        lines.append(f"  away: {_some(away)}")
+    lines.append(f"  {manner}")
     if mirror.unread:
         lines.append(f"  {mirror.unread} words of agents could not be read, and were passed over")
     lines += _sums(belief)
     dear = {name: agent.cost for name, agent in mirror.agents.items() if agent.cost != 1}
     if dear:
         shown = [f"{name} {cost:g}" for name, cost in sorted(dear.items(), key=lambda d: -d[1])]
-        more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        lines.append(f"  a message costs 1, of {', '.join(shown[:SHOWN])}{more}")
+        lines.append(f"  a message costs 1, of {_some(shown)}")
     if apart := int((mirror.cost != 1).sum()):
         own = mirror.cost[mirror.cost != 1]
         lines.append(f"  messages of {apart} keys cost {own.min():g} to {own.max():g} times that")
@@ -102,6 +103,16 @@ def described(
                 f"half of them up to {np.median(own):.4g}{spent}"
             )
     return lines
+
+
+def _some(names: list[str]) -> str:
+    """The first of some names, and how many more there are.
+
+    >>> _some(["a", "b"]), _some(list("abcdefg"))
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _sums(belief: Belief) -> list[str]:
