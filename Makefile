@@ -31,6 +31,7 @@ bench: setup ## Run the benchmarks, results into docs/results
 	$(JAVA) $(BIN)/slackwater bench shedding --json docs/results/shedding.json
 	$(JAVA) $(BIN)/slackwater bench deferral --json docs/results/deferral.json
 	$(JAVA) $(BIN)/slackwater bench agent-memory --json docs/results/agent-memory.json
+	$(JAVA) $(BIN)/slackwater bench hub --json docs/results/hub.json
 
 reproduce: setup ## Run the papers' experiments again, results into docs/results
 	@mkdir -p docs/results
