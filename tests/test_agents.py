@@ -47,10 +47,10 @@ class Lab:
         self.sql = LOAD.format(hub=self.hub.url, more=more, rate=rate) + sql
         self.session = self._started()
 
-    def _started(self) -> Session:
+    def _started(self, record: Path | None = None) -> Session:
         session = Session(self.spark, state=self.folder / "state")
         session.sql(self.sql)
-        session.start(ListSink(self.answers), manual=True)
+        session.start(ListSink(self.answers), manual=True, record=record)
         self.number = session.engine.state.streams["load"].batch + 1
         source: Any = session.engine.sources["load"]
         grant = source.link.grant
@@ -103,10 +103,10 @@ class Lab:
         for _ in range(batches):
             self.batch()
 
-    def restart(self) -> None:
+    def restart(self, record: Path | None = None) -> None:
         """Another driver with the same state."""
         self.session.stop()
-        self.session = self._started()
+        self.session = self._started(record)
 
     def lose(self, host: str) -> None:
         """An agent that stops."""
@@ -665,3 +665,17 @@ def test_a_run_whose_answers_cannot_be_written_takes_nothing_over(lab: Any) -> N
         other.start(JsonLinesSink(file), manual=True)
     one.say("h0", 50.0, 1.0)
     assert [a.met for a in one.batch() + one.batch() if a.value is not None][-1]
+
+
+def test_a_recorded_run_goes_on_after_a_restart(lab: Any) -> None:
+    one = lab("CREATE QUERY n AS SELECT COUNT(*) AS n FROM load GROUP BY window(ts, '5 seconds') WITH EXACT;")
+    for first in (0, 14):
+        one.restart(record=one.folder / "recording")
+        for n in range(first, first + 14):
+            one.say(f"h{n % 3}", float(n), 0.0)
+            one.batch(SECOND)
+    windows = [a for a in one.answers if a.query == "n"]
+    assert len(windows) >= 3
+    for answer in windows:
+        start, end = (round(t.timestamp() * 1e6) for t in (answer.window_start, answer.window_end))
+        assert answer.value == sum(start <= at < end for at, _ in one.truth), answer

@@ -177,6 +177,8 @@ class Engine:
                     decision = self._decide(stream, state, number)
                     self.journal.write_record(decision)
                 session, before = batch.sparkSession, state.offsets
+                # a run that goes on has the names of agents' keys from its bounds
+                self._bounds(stream, self.versions.plan(decision.version).catalog)
                 frame = partial(source.frame, session, batch, decision.offsets, before)
                 if self._recorder is not None:
                     self._recorder.take(decision, frame())
