@@ -135,7 +135,7 @@ def test_lines_withdraw_keys() -> None:
     assert list(reader.read(lines)) == [("x", None), ("x", {"load": 1})]
     assert len(told) == 3
     assert 'expected {"withdrawn":{…}} with the key columns host and nothing else' in told[0]
-    assert "expected one of the columns load, got none" in told[2]
+    assert "expected one of the columns load, got 'withdrawn'" in told[2]
 
 
 def test_no_rates_are_told_of_a_key_that_is_forgotten() -> None:
