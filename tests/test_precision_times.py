@@ -188,7 +188,10 @@ def test_answers_do_not_keep_their_contract_while_keys_have_told_nothing(sums: s
 
 def weighed(weights: list[float], constant: float, *, least: bool | None = None) -> Weighed:
     extreme = None if least is None else np.array([least])
-    return Weighed(csr_array(np.array([weights])), np.array([constant]), least=extreme)
+    matrix = csr_array(np.array([weights]))
+    # of extremes both are kept, the same or not
+    others = None if least is None else matrix.copy()
+    return Weighed(matrix, np.array([constant]), least=extreme, others=others)
 
 
 ROW = np.zeros(1, np.int64)
@@ -204,6 +207,9 @@ ROW = np.zeros(1, np.int64)
         ([1.0], 0.0, [0.1], None, True),
         ([-1.0], 0.0, [0.1], None, True),
         ([3.0], 0.0, [0.1], None, False),
+        # products that are rounded to whole numbers are none
+        ([3.0, 1.0], 0.0, [1 / 3, 2.0], None, False),
+        ([0.1, 1.0], 0.0, [10.0, 2.0], None, False),
         ([1.0], 0.3, [0.1], None, False),
         ([1.0, 1.0], 0.0, [0.1, 0.7], True, True),
         ([1.0, -1.0], 0.0, [0.1, 0.7], False, True),

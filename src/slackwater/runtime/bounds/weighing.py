@@ -58,15 +58,14 @@ class Weighed:
         down, up = _products(part, low, high)
         bottom, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
         if self.least is not None:
-            also = down, up
-            if self.others is not self.weights:
-                also = _products(part_of(self.others, rows), low, high)
+            others = part if self.others is self.weights else part_of(self.others, rows)
+            also = _products(others, low, high)
             if len(starts):
                 least = self.least[rows][filled]
                 bottom[filled] = _extreme(down, also[0], starts, least)
                 top[filled] = _extreme(up, also[1], starts, least)
             lost = 4 * EPSILON * (np.maximum(np.abs(bottom), np.abs(top)) + np.abs(self.constant[rows]))
-            return self._certain(rows, part, _Ends(bottom, top, lost), (down, up, *also))
+            return self._certain(rows, (part, others), _Ends(bottom, top, lost), low)
         bottom[~filled], top[~filled] = 0.0, 0.0
         # what rests on no value is exact
         lost = np.where(filled, EPSILON * np.abs(self.constant[rows]), 0.0)
@@ -75,10 +74,10 @@ class Weighed:
             # what the sum of so many floats may have lost: they are added in pairs, a few in turn
             size = np.add.reduceat(np.maximum(np.abs(down), np.abs(up)), starts)
             lost[filled] += EPSILON * (np.log2(lengths[filled]) + IN_TURN) * size
-        return self._certain(rows, part, _Ends(bottom, top, lost), (down, up))
+        return self._certain(rows, (part,), _Ends(bottom, top, lost), low)
 
     def _certain(
-        self, rows: Ints, part: _Part, ends: _Ends, products: tuple[Floats, ...]
+        self, rows: Ints, parts: tuple[_Part, ...], ends: _Ends, low: Floats
     ) -> tuple[Floats, Floats]:
         """Both ends with their constants, apart by what roundings may have lost.
 
@@ -86,22 +85,21 @@ class Weighed:
         values as they are: so what is asked for without any width can be had. What is beyond all floats is
         anywhere; a constant that is no number says that there is no value.
         """
-        constant, filled = self.constant[rows], np.diff(part.start) > 0
-        lost = ends.lost
+        constant, lengths, lost = self.constant[rows], np.diff(parts[0].start), ends.lost
+        filled = lengths > 0
         if (tight := filled & (ends.bottom == ends.top)).any():
-            starts = part.start[:-1][filled]
-            whole = np.ones(len(starts), bool)
-            for found in products:
+            starts = parts[0].start[:-1][filled]
+            whole, plain = np.mod(constant, 1) == 0, constant == 0
+            size = np.abs(constant)
+            for part in parts:
+                values = low[part.indices]
                 # of numbers that are not finite no remainder is known
-                whole &= np.add.reduceat(np.mod(found, 1) != 0, starts) == 0
-            size = sum(np.add.reduceat(np.abs(found), starts) for found in products)
-            exact = np.zeros(len(rows), bool)
-            exact[filled] = whole & (size + np.abs(constant[filled]) < WHOLE)
-            exact &= np.mod(constant, 1) == 0
-            plain = np.zeros(len(rows), bool)
-            plain[filled] = np.add.reduceat(np.abs(part.data) != 1, starts) == 0
-            alone = (self.least is not None) & (self.others is self.weights) | (np.diff(part.start) == 1)
-            exact |= plain & alone & (constant == 0)
+                broken = (np.mod(part.data, 1) != 0) | (np.mod(values, 1) != 0)
+                whole[filled] &= ~np.logical_or.reduceat(broken, starts)
+                plain[filled] &= ~np.logical_or.reduceat(np.abs(part.data) != 1, starts)
+                size[filled] += np.add.reduceat(np.abs(part.data * values), starts)
+            # what is only looked at, and not added up, is what it is
+            exact = (whole & (size < WHOLE)) | (plain & ((lengths == 1) | (self.least is not None)))
             lost = np.where(tight & exact, 0.0, lost)
         bottom, top = ends.bottom + constant - lost, ends.top + constant + lost
         beyond = filled & ~np.isnan(constant) & ~((bottom <= top) & (bottom < np.inf) & (top > -np.inf))
