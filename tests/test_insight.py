@@ -28,6 +28,9 @@ def test_shedders_stand_where_the_paper_places_them():
     assert standing["port = 80"] == pytest.approx(0.25), "one before the branch that needs less"
     assert standing["size > 1000"] == 0.0
     assert "port = 53" not in standing
+    ends = {name: o.label for o in stream.operators for name in o.queries}
+    assert set(ends) == {q.query for q in stream.queries}, "every query hangs on one operator"
+    assert ends["large"] == "size > 1000"
     assert not any("net" in label for label in standing), "none where the one above has done it"
     console = Console(width=160)
     with console.capture() as shown:

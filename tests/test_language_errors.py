@@ -21,7 +21,7 @@ WRONG = [
     # text up to ^, where the error is to point, what it says
     ("^SELECT 1", "expected CREATE or ALTER or DROP or EXPLAIN at the start"),
     ("^CREAT QUERY q", "did you mean CREATE?"),
-    ("CREATE^", "expected STREAM or TABLE or VIEW or QUERY after CREATE, found the end"),
+    ("CREATE^", "expected STREAM or TABLE or VIEW or QUERY or ALERT after CREATE, found the end"),
     ("CREATE ^STREM s (x INT)", "did you mean STREAM?"),
     ("CREATE STREAM ^5 (x INT)", "expected the name of the stream, found '5'"),
     ("CREATE STREAM s^", "declare every column"),
@@ -118,7 +118,7 @@ WRONG = [
     (f"{QUERY} ^ERROR 5%", "WITH is missing before it"),
     ("ALTER ^VIEW v WITH EXACT", "only the contract of a query can be altered"),
     ("ALTER QUERY q ^SET EXACT", "expected WITH after ALTER QUERY q"),
-    ("DROP^", "expected QUERY or VIEW or STREAM or TABLE after DROP"),
+    ("DROP^", "expected QUERY or VIEW or STREAM or TABLE or ALERT after DROP"),
     ("DROP QUERY a ^b", "the statement should end here"),
     ("DROP QUERY a ^DROP QUERY b", "a ; is missing before it"),
     ("EXPLAIN q ^r", "unexpected 'r'"),

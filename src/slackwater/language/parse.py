@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from slackwater.errors import Position
 from slackwater.language.contracts import Contract, Standing
 from slackwater.language.dialect import SparkText
+from slackwater.language.parse_alert import parse_alert
 from slackwater.language.parse_contract import (
     CONTRACT_WORDS,
     STANDING_WORDS,
@@ -68,11 +69,13 @@ def _statement(cursor: Cursor) -> AnyStatement:
     sql = cursor.text[tokens[0].start : tokens[-1].end + 1]
     start = cursor.choose(STATEMENT_WORDS, "at the start of a statement")
     if start == "CREATE":
-        kind = cursor.choose(("STREAM", "TABLE", "VIEW", "QUERY"), "after CREATE")
+        kind = cursor.choose(("STREAM", "TABLE", "VIEW", "QUERY", "ALERT"), "after CREATE")
         if kind == "STREAM":
             return parse_stream(cursor, sql, source)
         if kind == "TABLE":
             return parse_table(cursor, sql, source)
+        if kind == "ALERT":
+            return parse_alert(cursor, sql, source)
         return _create_select(cursor, kind, sql, source)
     if start == "ALTER":
         cursor.expect("QUERY", "after ALTER: only the contract of a query can be altered")
@@ -81,7 +84,7 @@ def _statement(cursor: Cursor) -> AnyStatement:
         contract, standing = parse_contract(cursor)
         return AlterQuery(sql, source, name, contract, standing)
     if start == "DROP":
-        kind = cursor.choose(("QUERY", "VIEW", "STREAM", "TABLE"), "after DROP")
+        kind = cursor.choose(("QUERY", "VIEW", "STREAM", "TABLE", "ALERT"), "after DROP")
         if_exists = cursor.accept("IF", "EXISTS")
         dropped = Drop(sql, source, kind.lower(), cursor.name("a name"), if_exists)  # type: ignore[arg-type]
         _end(cursor)

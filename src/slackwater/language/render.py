@@ -92,6 +92,21 @@ def drop_query(name: str) -> str:
     return f"DROP QUERY {quoted_name(name)}"
 
 
+def create_alert(name: str, query: str, when: str, urls: Sequence[str]) -> str:
+    """``CREATE ALERT``; the condition as SQL writes it after WHEN.
+
+    >>> create_alert("heavy", "traffic", "bytes > 1e9 POSSIBLY", ["http://localhost:8000/"])
+    "CREATE ALERT `heavy` ON `traffic` WHEN bytes > 1e9 POSSIBLY TO 'http://localhost:8000/'"
+    """
+    to = " AND ".join(map(_string, urls))
+    return f"CREATE ALERT {quoted_name(name)} ON {quoted_name(query)} WHEN {when} TO {to}"
+
+
+def drop_alert(name: str) -> str:
+    """``DROP ALERT``."""
+    return f"DROP ALERT {quoted_name(name)}"
+
+
 def _columns(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{quoted_name(name)} {type_}" for name, type_ in columns.items())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Literal
 
 from sqlglot import exp
@@ -12,7 +13,10 @@ from slackwater.errors import LanguageError, Position
 from slackwater.language.contracts import Contract, Standing
 
 ExplainFormat = Literal["text", "json", "dot", "svg"]
-Dropped = Literal["query", "view", "stream", "table"]
+Dropped = Literal["query", "view", "stream", "table", "alert"]
+Comparison = Literal[">", ">=", "<", "<="]
+Certainty = Literal["certainly", "possibly"]
+"""Whether all of an interval must be beyond a limit, or some of it."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,27 @@ class CreateQuery(Statement):
 
 
 @dataclass(frozen=True)
+class CreateAlert(Statement):
+    """Events go to ``urls`` when answers of a query go beyond a limit, and when they come back."""
+
+    name: str
+    query: str
+    column: str
+    comparison: Comparison
+    limit: Decimal
+    certainty: Certainty
+    urls: tuple[str, ...]
+    written: str = field(compare=False)
+    """The limit as it was written."""
+    places: Mapping[str, Position] = field(default_factory=dict, compare=False, repr=False)
+    """Where the query and the column stand."""
+
+    @property
+    def condition(self) -> str:
+        return f"{self.column} {self.comparison} {self.written}"
+
+
+@dataclass(frozen=True)
 class AlterQuery(Statement):
     name: str
     contract: Contract | None
@@ -119,4 +144,6 @@ class Explain(Statement):
     statement: CreateQuery | CreateView | None
 
 
-AnyStatement = CreateStream | CreateTable | CreateView | CreateQuery | AlterQuery | Drop | Explain
+AnyStatement = (
+    CreateStream | CreateTable | CreateView | CreateQuery | CreateAlert | AlterQuery | Drop | Explain
+)

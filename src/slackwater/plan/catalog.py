@@ -16,6 +16,7 @@ from slackwater.language.render import alter_query
 from slackwater.language.statements import (
     AlterQuery,
     AnyStatement,
+    CreateAlert,
     CreateQuery,
     CreateStream,
     CreateTable,
@@ -25,6 +26,7 @@ from slackwater.language.statements import (
     Source,
 )
 from slackwater.language.tokens import position_at
+from slackwater.plan.alerts import settled
 from slackwater.plan.analyse import Known, analyse
 from slackwater.plan.doubles import inexact_in_doubles
 from slackwater.plan.functions import Functions
@@ -33,12 +35,12 @@ from slackwater.plan.model import Step, plain
 from slackwater.plan.scope import canonical, item_name, position_of
 from slackwater.plan.texts import text_as_number
 
-Declared = CreateStream | CreateTable | CreateView | CreateQuery
+Declared = CreateStream | CreateTable | CreateView | CreateQuery | CreateAlert
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Streams, tables, views and queries by lower-case name, in the order of declaration."""
+    """Streams, tables, views, queries and alerts by lower-case name, in the order of declaration."""
 
     declared: Mapping[str, Declared] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -53,6 +55,13 @@ class Catalog:
     @cached_property
     def tables(self) -> dict[str, CreateTable]:
         return {n: d for n, d in self.declared.items() if isinstance(d, CreateTable)}
+
+    @cached_property
+    def alerts(self) -> dict[str, CreateAlert]:
+        return {n: d for n, d in self.declared.items() if isinstance(d, CreateAlert)}
+
+    def alerts_on(self, query: str) -> list[CreateAlert]:
+        return [alert for alert in self.alerts.values() if alert.query.lower() == query.lower()]
 
     @cached_property
     def queries(self) -> dict[str, Step]:
@@ -70,6 +79,8 @@ class Catalog:
             return replace(self, declared={**self.declared, statement.name.lower(): statement})
         if isinstance(statement, CreateView | CreateQuery):
             return self._create(statement)
+        if isinstance(statement, CreateAlert):
+            return self._watch(statement)
         if isinstance(statement, AlterQuery):
             return self._alter(statement)
         if isinstance(statement, Drop):
@@ -78,7 +89,7 @@ class Catalog:
         name = statement.name
         if name is not None and name.lower() not in self.declared:
             raise statement.source.error(
-                f"there is no stream, view or query called {name}",
+                f"there is no stream, view, query or alert called {name}",
                 hint=f"there are {', '.join(s.name for s in self.declared.values()) or 'none yet'}",
             )
         return self
@@ -186,6 +197,14 @@ class Catalog:
                 "where the texts are numbers, write CAST(… AS DOUBLE)",
             )
 
+    def _watch(self, statement: CreateAlert) -> Catalog:
+        self._free(statement.name, statement.source)
+        if not isinstance(self.declared.get(statement.query.lower()), CreateQuery):
+            at = statement.places.get("query")
+            raise self._unknown("query", statement.query, statement.source, at)
+        alert = settled(statement, self.steps[statement.query.lower()])
+        return replace(self, declared={**self.declared, alert.name.lower(): alert})
+
     def _alter(self, statement: AlterQuery) -> Catalog:
         name = statement.name.lower()
         if not isinstance(self.declared.get(name), CreateQuery):
@@ -205,17 +224,32 @@ class Catalog:
         return self._promise(statement.name, contract, statement.standing, statement)
 
     def _drop(self, statement: Drop) -> Catalog:
-        kinds = {"stream": CreateStream, "table": CreateTable, "view": CreateView, "query": CreateQuery}
+        kinds = {
+            "stream": CreateStream,
+            "table": CreateTable,
+            "view": CreateView,
+            "query": CreateQuery,
+            "alert": CreateAlert,
+        }
         name = statement.name.lower()
         found = self.declared.get(name)
         if found is None or not isinstance(found, kinds[statement.kind]):
             if statement.if_exists and found is None:
                 return self
             raise self._unknown(statement.kind, statement.name, statement.source)
+        if statement.kind == "alert":
+            return replace(self, declared={n: d for n, d in self.declared.items() if n != name})
         readers = sorted({s.name.split(".")[0] for n, s in self.steps.items() if self._reads(s, name)})
         if readers:
             raise statement.source.error(
                 f"{statement.kind} {found.name} is read by {', '.join(readers)}", hint="drop those first"
+            )
+        alerts = [a.name for a in self.alerts_on(name)] if statement.kind == "query" else []
+        if alerts:
+            noun = "alert" if len(alerts) == 1 else "alerts"
+            raise statement.source.error(
+                f"query {found.name} has the {noun} {', '.join(alerts)}",
+                hint=f"first DROP ALERT {alerts[0]}" if len(alerts) == 1 else "drop those first",
             )
         own = {n for n in self.steps if n == name or n.startswith(name + ".")}
         return replace(
@@ -237,10 +271,10 @@ class Catalog:
             return {table.name.lower() for table in declared.select.find_all(exp.Table)}
         return set()
 
-    def _unknown(self, kind: str, name: str, source: Source) -> Exception:
+    def _unknown(self, kind: str, name: str, source: Source, at: Position | None = None) -> Exception:
         near = difflib.get_close_matches(name.lower(), self.declared, n=1)
         hint = f"did you mean {self.declared[near[0]].name}?" if near else ""
-        return source.error(f"there is no {kind} called {name}", hint=hint)
+        return source.error(f"there is no {kind} called {name}", hint=hint, at=at)
 
 
 def _part_position(statement: CreateQuery | AlterQuery, parts: Sequence[str]) -> Position | None:

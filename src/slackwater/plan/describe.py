@@ -35,6 +35,8 @@ def describe(plan: Plan, name: str | None = None) -> Description:
         return Description(tuple(_Describer(plan, None).stream(s) for s in streams.values()))
     if name.lower() in streams:
         return Description((_Describer(plan, None).stream(streams[name.lower()]),))
+    if name.lower() in plan.catalog.alerts:
+        name = plan.catalog.alerts[name.lower()].query
     if name.lower() not in plan.steps:
         raise _unknown(plan, name)
     wanted = set()

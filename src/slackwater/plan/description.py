@@ -47,6 +47,7 @@ class StepNote:
     warm_from: tuple[str, ...] = ()
     """Earlier steps that fill every column it reads: panes are there when it comes."""
     read_by: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ def details(item: Item, numbers: dict[str, int]) -> list[str]:
         lines.append(f"warm start from the panes of {some(step.warm_from)}")
     if step.read_by and not item.children:
         lines.append(f"read by {some(step.read_by)}")
-    return lines
+    return [*lines, *step.alerts]
 
 
 def _panes(item: Item, step: StepNote, numbers: dict[str, int]) -> str:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from slackwater.language.durations import format_duration
+from slackwater.language.statements import CreateAlert
+from slackwater.plan.alerts import described
 from slackwater.plan.description import (
     CURRENT,
     EMITTED,
@@ -32,6 +34,9 @@ class Notes:
         self._by_table: dict[tuple[str, int | None], list[StepPlan]] = defaultdict(list)
         self._readers: dict[str, list[str]] = defaultdict(list)
         self._on: dict[str, list[StepPlan]] = defaultdict(list)
+        self._alerts: dict[str, list[CreateAlert]] = defaultdict(list)
+        for alert in plan.catalog.alerts.values():
+            self._alerts[alert.query.lower()].append(alert)
         for step in plan.steps.values():
             self._on[step.step.path.source.lower()].append(step)
             for id_ in step.tables:
@@ -58,6 +63,7 @@ class Notes:
             tuple(s.step.name for s in others),
             self._warm(planned, others),
             tuple(s.step.name for s in self.readers(step)),
+            tuple(map(described, self._alerts[step.name.lower()])) if step.published else (),
         )
 
     def table(self, id_: str, table: Table) -> TableNote:

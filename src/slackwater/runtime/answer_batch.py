@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -111,6 +111,17 @@ class AnswerBatch:
         part = slice(start, stop)
         columns: dict[str, Any] = {name: column[part] for name, column in self._columns() if "." not in name}
         return replace(self, keys={name: column[part] for name, column in self.keys.items()}, **columns)
+
+    def take(self, places: Sequence[int]) -> AnswerBatch:
+        """The answers at some places, in a batch that shares no memory with this one."""
+        chosen = np.asarray(places, dtype=np.int64)
+        index = pa.array(chosen)
+
+        def part(column: Any) -> Any:
+            return column[chosen] if isinstance(column, np.ndarray) else column.take(index)
+
+        columns: dict[str, Any] = {name: part(column) for name, column in self._columns() if "." not in name}
+        return replace(self, keys={name: part(column) for name, column in self.keys.items()}, **columns)
 
     def answers(self) -> Iterator[Answer]:
         """The answers one by one; only a part of the batch is held as Python objects at any time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -36,6 +36,8 @@ class Board:
         self._lock = threading.Lock()
         self._streams: dict[str, StreamStatus] = {}
         self._queries: dict[str, _Query] = {}
+        self.listeners: list[Callable[[AnswerBatch], None]] = []
+        """Called with all answers of a turn while it delivers them, in the thread of the turn."""
 
     def queries(self, contracts: dict[str, Contract]) -> None:
         """The queries there are now, by name, with their contracts."""
@@ -77,7 +79,9 @@ class Board:
         leading: dict[str, str] = {}
         for batch in batches:
             yield batch
-            for name, places in _places(batch):
+            for listen in self.listeners:
+                listen(batch)
+            for name, places in places_by_query(batch):
                 counts[name] = counts.get(name, 0) + len(places)
                 with self._lock:
                     known = self._queries.get(name)
@@ -128,7 +132,7 @@ class Board:
             )
 
 
-def _places(batch: AnswerBatch) -> Iterator[tuple[str, Sequence[int]]]:
+def places_by_query(batch: AnswerBatch) -> Iterator[tuple[str, Sequence[int]]]:
     """Where in a batch the answers of each of its queries are."""
     if isinstance(batch.query, str):
         yield batch.query, range(len(batch))

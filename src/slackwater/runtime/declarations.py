@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from slackwater.language.contracts import Contract
 from slackwater.language.render import (
     alter_query,
+    create_alert,
     create_query,
     create_stream,
     create_table,
     create_view,
+    drop_alert,
     drop_query,
 )
 
@@ -81,3 +83,11 @@ class Declarations(ABC):
     def drop(self, name: str) -> None:
         """``DROP QUERY``."""
         self.sql(drop_query(name))
+
+    def alert(self, name: str, *, query: str, when: str, url: str | Sequence[str]) -> None:
+        """``CREATE ALERT``: the condition as SQL writes it after WHEN; one webhook or several."""
+        self.sql(create_alert(name, query, when, [url] if isinstance(url, str) else url))
+
+    def drop_alert(self, name: str) -> None:
+        """``DROP ALERT``."""
+        self.sql(drop_alert(name))

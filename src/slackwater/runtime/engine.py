@@ -99,6 +99,8 @@ class Engine:
         self._waiting: set[str] = set()
         self._finished = False
         self._reporter = Reporter(self.board, self._clocks)
+        self.observers: list[Callable[[Engine], None]] = []
+        """Called at the end of each turn, under the lock: those who watch copy what they need."""
 
     @property
     def catalog(self) -> Catalog:
@@ -329,8 +331,8 @@ class Engine:
         self._current[stream.lower()].turn(turn, turn.latest)
         self._fault("partials")
         if self._recorder is not None:
-            arrived = turn.counts.arrived
-            self._recorder.note(decision, step, state, arrived, plan.catalog, self.executor)
+            arrived, now = turn.counts.arrived, self._clocks.now()
+            self._recorder.note(decision, step, state, arrived, now, plan.catalog, self.executor)
         counts: dict[str, int] = {}
         delivering = self._clocks.seconds()
         # answers may be many, and are read once for each sink: the board looks on at the first
@@ -361,6 +363,8 @@ class Engine:
             remove(leftover)
         if step % LEARNT_EVERY == 0:
             self._keep_learnt()
+        for observe in self.observers:
+            observe(self)
         return turn
 
     def _bounds(self, stream: str, catalog: Catalog) -> BoundsKeeper | None:

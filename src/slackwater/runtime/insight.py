@@ -40,6 +40,8 @@ class OperatorInsight:
     """For each row that it sees; None where it has no time of its own."""
     passes: float | None = None
     """What the shedder before it lets pass of the rows that come to it; None where none stands."""
+    queries: tuple[str, ...] = ()
+    """Whose path ends here."""
 
     @property
     def selectivity(self) -> float | None:
@@ -187,6 +189,7 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
                 )
             )
     costs = statistics.costs
+    published = _published(load)
     standing = _shedders(load, decision) if decision is not None and rates else {}
     return StreamInsight(
         stream=statistics.stream,
@@ -194,7 +197,11 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
         rate=statistics.rate,
         size=statistics.size,
         operators=tuple(
-            replace(_operator(node, i, statistics), passes=standing.get(i))
+            replace(
+                _operator(node, i, statistics),
+                passes=standing.get(i),
+                queries=tuple(name for slot in node.slots for name in published.get(slot, ())),
+            )
             for i, node in enumerate(load.nodes)
         ),
         queries=tuple(queries),
@@ -205,6 +212,15 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
         kept_load=predicted(costs, terms_of(load, rates)),
         costs=costs,
     )
+
+
+def _published(load: StreamLoad) -> dict[str, list[str]]:
+    """The queries of each slot."""
+    found: dict[str, list[str]] = {}
+    for slot in load.slots.all:
+        steps = [load.plan.steps[name].step for name in slot.steps]
+        found.setdefault(slot.id, []).extend(step.name for step in steps if step.published)
+    return found
 
 
 def _drops(load: StreamLoad, decision: Decision | None) -> tuple[DropInsight, ...]:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 from slackwater.errors import StateError
@@ -18,6 +19,7 @@ from slackwater.planners.decision import Decision
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.file_sinks import JsonLinesSink
 from slackwater.runtime.journal import sync, write_json
+from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.recording import (
     ANSWERS,
     FORMAT,
@@ -182,6 +184,7 @@ class Recorder:
         step: int,
         state: StreamState,
         arrived: int,
+        now: datetime,
         catalog: Catalog,
         executor: Executor,
     ) -> None:
@@ -200,6 +203,7 @@ class Recorder:
             closed=state.watermark(decision.stream),
             latest=state.latest,
             arrived=arrived,
+            at=to_micros(now),
             has_rows=decision.kind == "batch" and self._has_rows,
             level=decision.level,
             share=decision.share,

@@ -51,6 +51,8 @@ class RecordedTurn:
     latest: int | None
     """The largest event time that the run had seen by then."""
     arrived: int
+    at: int | None = None
+    """When it was carried out, by the clock of the machine; older recordings do not say."""
     has_rows: bool
     level: float = 0.0
     share: float = 1.0

@@ -11,6 +11,7 @@ from slackwater.language.parse import parse, parse_one
 from slackwater.language.statements import (
     AlterQuery,
     AnyStatement,
+    CreateAlert,
     CreateQuery,
     CreateStream,
     CreateTable,
@@ -216,7 +217,7 @@ def reconcile(
     if wanted == list(applied):
         return catalog, wanted
     _same_sources(catalog, applied, statements)
-    declares = CreateStream | CreateTable | CreateView | CreateQuery
+    declares = CreateStream | CreateTable | CreateView | CreateQuery | CreateAlert
     after = Catalog(functions=catalog.functions)
     for statement in statements:
         dropped = isinstance(statement, declares) and statement.name.lower() not in catalog.declared

@@ -1,0 +1,193 @@
+"""What the API says and takes, as types: the OpenAPI document is made of these, and the page reads them.
+
+A **frame** is the run at one moment. One is made each second, kept for a while, sent to whoever listens, and
+written to a recording; the page, `slackwater watch` and a recorded run that is opened later all show frames.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Phase = Literal["starting", "running", "ended", "stopped", "failed"]
+Mode = Literal["live", "recorded"]
+
+
+class Model(BaseModel):
+    """What is sent is frozen; what is taken has no field that nobody knows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Point(Model):
+    """One answer as a point of a band chart; numbers that JSON cannot hold are null."""
+
+    at: datetime = Field(description="The end of the window, or the time that the answer speaks of.")
+    value: float | None
+    low: float | None
+    high: float | None
+    how: str
+    met: bool
+    rate: float
+
+
+class StreamFrame(Model):
+    """A stream at one moment."""
+
+    name: str
+    state: Literal["running", "idle", "stopped", "ended"]
+    batch: int
+    rows: int
+    rows_per_second: float
+    lag_seconds: float | None
+    batch_seconds: float | None
+    late: int
+    unreadable: int
+    watermark: datetime | None
+    progress: float | None
+    kept: float = Field(description="The share of the last batch's rows that some query has seen.")
+    level: float
+    updates: int | None = None
+    updates_per_second: float | None = None
+
+
+class QueryFrame(Model):
+    """A query at one moment: its contract, its last answer, and the points that came since the frame before.
+
+    The points are of one series: one column and, where answers are grouped, one group.
+    """
+
+    name: str
+    stream: str
+    contract: str
+    kind: Literal["windows", "rows", "current"]
+    columns: list[str]
+    answers: int
+    groups: int = Field(description="How many groups the last answers were of; 0 without GROUP BY.")
+    how: str | None
+    met: bool | None
+    rate: float | None = Field(description="The share of rows (of windows, under SUBSET) that is kept.")
+    error: float | None = Field(
+        description="Half the width of the last interval over its value; null where that is not a number."
+    )
+    expected_error: float | None = Field(description="What is to be expected at the present rate.")
+    load: float | None = Field(description="Its part of the load: executor seconds of a batch.")
+    suspended: bool
+    missed: int
+    evaluated: int
+    column: str | None = Field(description="The column of the points.")
+    keys: dict[str, Any] = Field(description="The group of the points.")
+    last_text: str = Field(description="The last answer with its interval, for the eye.")
+    points: list[Point]
+
+
+class AgentFrame(Model):
+    """One agent of a stream."""
+
+    name: str
+    there: bool
+    keys: int
+    updates: int
+    offered: int | None = Field(description="Values it has measured: what sending everything would send.")
+    since: datetime | None = Field(description="Since when it is away; null while it is there.")
+
+
+class WidthFrame(Model):
+    """The widths that agents hold for one column of a query under PRECISION."""
+
+    query: str
+    column: str
+    smallest: float | None
+    median: float | None
+    largest: float | None
+    used: float | None = Field(description="The width of the answer's interval at present.")
+    allowed: float
+
+
+class AgentsFrame(Model):
+    """The agents of one stream."""
+
+    stream: str
+    there: int
+    known: int
+    keys: int
+    updates_per_second: float
+    grants_per_second: float
+    offered_per_second: float | None = Field(
+        description="Messages a second if every value were sent; null while no agent has said."
+    )
+    late: int
+    agents: list[AgentFrame]
+    widths: list[WidthFrame]
+
+
+class AlertFrame(Model):
+    """An alert at one moment."""
+
+    name: str
+    query: str
+    condition: str
+    url: str
+    raised: int = Field(description="In how many groups it is raised now; 1 without groups.")
+    events: int
+    waiting: int = Field(description="Events that the webhook has not taken yet.")
+    trouble: str = Field(description="Why the webhook did not take the last one; empty where it did.")
+
+
+class Knobs(Model):
+    """The sliders of the demo."""
+
+    load: float = Field(ge=0.1, le=100, description="Times the rate that the stream has by itself.")
+    tolerance: float = Field(ge=0.1, le=20, description="Times the loss that contracts were declared with.")
+    story: bool = Field(description="Whether the demo moves the load by itself.")
+    chapter: str = Field("", description="What the demo shows at present, in a sentence.")
+
+
+class Frame(Model):
+    """The run at one moment. A frame that is not whole has only the queries that have changed."""
+
+    number: int
+    at: datetime
+    mode: Mode
+    phase: Phase
+    whole: bool
+    version: int = Field(description="Of the query set; the plan is another one when it changes.")
+    message: str
+    load: float | None = Field(description="Executor seconds that a batch would take whole.")
+    kept_load: float | None = Field(description="The same with what is shed now.")
+    capacity: float | None = Field(description="Executor seconds that a batch may take.")
+    level: float
+    streams: list[StreamFrame]
+    queries: list[QueryFrame]
+    dropped: list[str] = Field(description="Queries that are no more since the frame before.")
+    agents: list[AgentsFrame]
+    alerts: list[AlertFrame]
+    knobs: Knobs | None = None
+
+
+class Moment(Model):
+    """One frame of the tide line: what the load chart shows."""
+
+    number: int
+    at: datetime
+    load: float | None
+    kept_load: float | None
+    capacity: float | None
+    level: float
+    rows_per_second: float
+    lag_seconds: float | None
+
+
+class Problem(BaseModel):
+    """An error after RFC 9457, with the text of the command line."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    line: int | None = None
+    column: int | None = None
+    offset: int | None = None
+    hint: str | None = None

@@ -1,0 +1,104 @@
+/** One query as a card: filled when it comes into view, drawn only while it is there. */
+
+import { BandChart } from "./band.js";
+import { compact, keys, say, seconds, share } from "./format.js";
+
+const WORDS = { true: ["✓", "contract met"], false: ["✗", "contract not met"], null: ["·", "no answer yet"] };
+
+export class Card {
+  constructor(query, template) {
+    this.query = query;
+    this.template = template;
+    this.inView = false;
+    this.chart = null;
+    this.parts = null;
+    this.hovered = null;
+    this.element = document.createElement("li");
+    this.element.className = "card";
+    this.element.dataset.name = query.name;
+    this.element.card = this;
+    this.element.textContent = query.name;
+  }
+
+  /** Comes into view or leaves it. */
+  seen(inView, until) {
+    this.inView = inView;
+    if (inView) return this.show(until, true);
+    this.chart?.destroy();
+    this.chart = null;
+  }
+
+  /** Shows the query as it is; nothing is done for a card that nobody sees. */
+  show(until, anew = false) {
+    if (!this.inView) return;
+    if (this.parts === null) this.#build();
+    const { frame, series } = this.query;
+    const parts = this.parts;
+    const [sign, words] = WORDS[String(frame.met)];
+    const state = frame.suspended ? "suspended" : String(frame.met);
+    if (this.element.dataset.met !== state) this.element.dataset.met = state;
+    if (parts.met.dataset.sign !== sign) {
+      parts.met.dataset.sign = sign;
+      parts.met.textContent = sign;
+      parts.met.setAttribute("aria-label", words);
+      parts.met.title = words;
+    }
+    say(parts.how, frame.suspended ? "suspended" : (frame.how ?? "waiting"));
+    if (parts.how.dataset.how !== parts.how.textContent) parts.how.dataset.how = parts.how.textContent;
+    say(parts.contract, frame.contract);
+    const [value, interval] = split(frame.last_text);
+    say(parts.value, value);
+    say(parts.interval, interval);
+    if (this.hovered === null) say(parts.of, ofText(frame));
+    say(parts.error, errorText(frame));
+    say(parts.kept, share(frame.rate));
+    say(parts.load, frame.load === null ? (frame.missed ? `${compact(frame.missed)} missed` : "–") : seconds(frame.load));
+    const fresh = this.chart === null;
+    this.chart ??= new BandChart(parts.chart, { told: (text) => this.#hover(text) });
+    if (fresh || anew || series.changed || frame.kind === "current") this.chart.show(this.query, until);
+    series.changed = false;
+  }
+
+  remove() {
+    this.chart?.destroy();
+    this.element.remove();
+  }
+
+  #build() {
+    this.element.replaceChildren(this.template.content.cloneNode(true));
+    const find = (name) => this.element.querySelector(name);
+    this.parts = {
+      met: find(".met"), how: find(".how"), contract: find(".contract"), value: find(".value"),
+      interval: find(".interval"), of: find(".of"), chart: find(".chart"), error: find("dd.error"),
+      kept: find("dd.kept"), load: find("dd.load"),
+    };
+    find(".open").textContent = this.query.name;
+  }
+
+  #hover(text) {
+    this.hovered = text;
+    say(this.parts.of, text ?? ofText(this.query.frame));
+    this.parts.of.classList.toggle("hovered", text !== null);
+  }
+}
+
+/** "1,234 ± 5 (95%)" as value and interval. */
+export function split(text) {
+  const place = text.search(/ [±[]/);
+  return place < 0 ? [text || "–", ""] : [text.slice(0, place), text.slice(place + 1)];
+}
+
+/** What the answer is of: its column, its group, and of how many groups that is one. */
+export function ofText(frame) {
+  const parts = [frame.column ?? ""];
+  const group = keys(frame.keys);
+  if (group) parts.push(group);
+  if (frame.groups > 1) parts.push(`one of ${compact(frame.groups)} groups`);
+  return parts.filter(Boolean).join(" · ");
+}
+
+/** The error that is there, and the one to be expected where that is another. */
+export function errorText(frame) {
+  if (frame.error === null) return frame.expected_error === null ? "–" : `≈ ${share(frame.expected_error)}`;
+  return frame.error === 0 ? "none" : share(frame.error);
+}

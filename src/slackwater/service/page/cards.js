@@ -1,0 +1,146 @@
+/** All queries as cards: search, sort and filter over a thousand of them without building anything twice. */
+
+import { Card } from "./card.js";
+import { say } from "./format.js";
+
+const SORT_EVERY_MS = 3_000;
+const byId = (name) => document.getElementById(name);
+
+const ORDERS = {
+  name: (a, b) => a.key.localeCompare(b.key, "en", { numeric: true }),
+  error: (a, b) => size(b.frame.error ?? b.frame.expected_error) - size(a.frame.error ?? a.frame.expected_error),
+  load: (a, b) => size(b.frame.load) - size(a.frame.load),
+  met: (a, b) => rank(a.frame) - rank(b.frame),
+};
+const size = (value) => value ?? -1;
+const rank = (frame) => (frame.met === false || frame.suspended ? 0 : frame.met === null ? 1 : 2);
+
+export class Cards {
+  constructor({ open, fill }) {
+    this.open = open;
+    this.fill = fill;
+    this.cards = new Map();
+    this.list = byId("cards");
+    this.shore = byId("shore");
+    this.template = byId("card");
+    this.text = "";
+    this.order = "name";
+    this.unmetOnly = false;
+    this.sortedAt = 0;
+    this.until = () => null;
+    this.observer = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "240px" });
+    this.#listen();
+  }
+
+  /** Shows a state of the run; ``changed`` are the names of queries that are not as before, null for any. */
+  show(state, until, changed = null) {
+    this.until = until;
+    const fresh = this.#sync(state.queries);
+    const names = changed ?? this.cards.keys();
+    for (const name of names) this.cards.get(name)?.show(until(this.cards.get(name).query));
+    const unmet = [...this.cards.values()].filter((card) => rank(card.query.frame) === 0).length;
+    say(byId("unmet-count"), String(unmet));
+    if (fresh) return this.arrange();
+    const moves = this.order !== "name" || this.unmetOnly;
+    if (moves && performance.now() - this.sortedAt > SORT_EVERY_MS && !this.#inUse()) this.arrange();
+  }
+
+  /** Puts cards in order and hides those that were not asked for; moves only what is not in its place. */
+  arrange() {
+    this.sortedAt = performance.now();
+    const before = ORDERS[this.order];
+    const sorted = [...this.cards.values()].sort((a, b) => before(a.query, b.query) || ORDERS.name(a.query, b.query));
+    let place = this.list.firstElementChild;
+    let shown = 0;
+    for (const card of sorted) {
+      if (card.element === place) place = place.nextElementSibling;
+      else this.list.insertBefore(card.element, place);
+      const hidden = !this.#asked(card.query);
+      if (card.element.hidden !== hidden) card.element.hidden = hidden;
+      shown += hidden ? 0 : 1;
+    }
+    const all = this.cards.size;
+    say(byId("count"), shown === all ? String(all) : `${shown} of ${all}`);
+    const empty = byId("empty");
+    empty.hidden = shown > 0;
+    if (!shown) say(empty, all ? "No query is like that." : "No query is declared yet.");
+  }
+
+  #asked(query) {
+    if (this.unmetOnly && rank(query.frame) !== 0) return false;
+    if (!this.text) return true;
+    return `${query.key} ${query.frame.contract.toLowerCase()} ${query.frame.stream.toLowerCase()}`.includes(this.text);
+  }
+
+  /** Cards for queries that have come, none for those that are gone; true where there were any. */
+  #sync(queries) {
+    let fresh = false;
+    for (const [name, card] of this.cards) {
+      if (queries.get(name) === card.query) continue;
+      this.observer.unobserve(card.element);
+      card.remove();
+      this.cards.delete(name);
+      fresh = true;
+    }
+    for (const [name, query] of queries) {
+      if (this.cards.has(name)) continue;
+      const card = new Card(query, this.template);
+      this.cards.set(name, card);
+      this.list.append(card.element);
+      this.observer.observe(card.element);
+      fresh = true;
+    }
+    return fresh;
+  }
+
+  #seen(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const { card } = target;
+      card.seen(isIntersecting, this.until(card.query));
+      if (isIntersecting) this.fill(card.query, () => card.show(this.until(card.query), true));
+    }
+  }
+
+  /** Cards do not move below a pointer or a reader's focus. */
+  #inUse() {
+    return this.list.matches(":hover") || this.list.contains(document.activeElement);
+  }
+
+  #listen() {
+    const search = byId("search");
+    let asked = 0;
+    search.addEventListener("input", () => {
+      cancelAnimationFrame(asked);
+      asked = requestAnimationFrame(() => {
+        this.text = search.value.trim().toLowerCase();
+        this.arrange();
+        this.shore.scrollTop = 0;
+      });
+    });
+    byId("sort").addEventListener("change", (event) => {
+      this.order = event.target.value;
+      this.arrange();
+      this.shore.scrollTop = 0;
+    });
+    byId("unmet").addEventListener("click", (event) => {
+      this.unmetOnly = !this.unmetOnly;
+      event.currentTarget.setAttribute("aria-pressed", String(this.unmetOnly));
+      this.arrange();
+    });
+    this.list.addEventListener("click", (event) => {
+      const found = event.target.closest(".card");
+      if (found) this.open(found.card.query);
+    });
+    document.addEventListener("keydown", (event) => {
+      const typing = event.target.closest?.("input, textarea, select, dialog");
+      if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        search.focus();
+        search.select();
+      } else if (event.key === "Escape" && event.target === search && search.value) {
+        search.value = "";
+        search.dispatchEvent(new Event("input"));
+      }
+    });
+  }
+}

@@ -1,0 +1,75 @@
+/** The stream of frames: read through fetch, since an EventSource cannot send the token, and read again when it ends. */
+
+import { askForToken, headers } from "./api.js";
+
+const SILENT_MS = 15_000;
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 5_000;
+
+/** Splits a text of server-sent events into events, piece by piece. */
+export class EventParser {
+  #rest = "";
+
+  /** The events that are complete with this piece. */
+  *take(piece) {
+    this.#rest = (this.#rest + piece).replaceAll("\r\n", "\n");
+    const blocks = this.#rest.split("\n\n");
+    this.#rest = blocks.pop();
+    for (const block of blocks) {
+      const event = { id: null, name: "message", data: "" };
+      for (const line of block.split("\n")) {
+        const [, field, text] = /^([^:]*):? ?(.*)$/.exec(line);
+        if (field === "id") event.id = text;
+        else if (field === "event") event.name = text;
+        else if (field === "data") event.data += event.data ? `\n${text}` : text;
+      }
+      if (event.data) yield event;
+    }
+  }
+}
+
+/**
+ * Calls `seen` with every frame, for ever; `lost` with the milliseconds until the next try, `back` when it works again.
+ * A recorded run ends its stream by itself: `seen` returns false when it wants no more, and `ended` is called then.
+ */
+export async function follow({ seen, lost, back, ended = () => {}, after = null }) {
+  let last = after;
+  let wait = FIRST_WAIT_MS;
+  for (;;) {
+    const stop = new AbortController();
+    let silence = setTimeout(() => stop.abort(), SILENT_MS);
+    let goesOn = true;
+    let refused = false;
+    try {
+      const path = last === null ? "/api/events" : `/api/events?after=${last}`;
+      const answer = await fetch(path, { headers: headers(), signal: stop.signal, cache: "no-store" });
+      refused = answer.status === 401;
+      if (!answer.ok) throw new Error(`the service answered ${answer.status}`);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      const parser = new EventParser();
+      back();
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        clearTimeout(silence);
+        silence = setTimeout(() => stop.abort(), SILENT_MS);
+        for (const event of parser.take(value)) {
+          if (event.name !== "frame") continue;
+          const frame = JSON.parse(event.data);
+          last = event.id ?? frame.number;
+          wait = FIRST_WAIT_MS;
+          goesOn = seen(frame) !== false;
+        }
+      }
+      if (!goesOn) return ended();
+    } catch (error) {
+      if (!(error instanceof TypeError || error instanceof Error || error?.name === "AbortError")) throw error;
+    } finally {
+      clearTimeout(silence);
+    }
+    if (refused && (await askForToken())) continue;
+    lost(wait);
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    wait = Math.min(wait * 2, LONGEST_WAIT_MS);
+  }
+}

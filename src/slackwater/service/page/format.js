@@ -1,0 +1,93 @@
+/** Numbers and times for the eye, as the command line writes them. */
+
+const NONE = "–";
+
+/** Thousands marked, about `digits` of them. */
+export function number(value, digits = 4) {
+  if (value === null || value === undefined || Number.isNaN(value)) return NONE;
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e15)) return value.toPrecision(3);
+  const whole = size >= 1 ? Math.floor(Math.log10(size)) + 1 : 0;
+  const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - Math.max(1, whole));
+  return value.toLocaleString("en", { maximumFractionDigits: decimals }).replace("-", "−");
+}
+
+/** A count in at most five characters: 1.23k, 45.6M. */
+export function compact(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  let [left, unit] = [value, ""];
+  for (const next of "kMGTPE") {
+    if (Math.abs(left) < 999.5) break;
+    [left, unit] = [left / 1000, next];
+  }
+  const whole = Math.max(1, Math.floor(Math.log10(Math.abs(left) || 1)) + 1);
+  const decimals = unit || !Number.isInteger(left) ? Math.max(0, 3 - whole) : 0;
+  return left.toFixed(decimals).replace("-", "−") + unit;
+}
+
+/** A tick of an axis: compact, without zeros that say nothing. */
+export function tick(value) {
+  if (Math.abs(value) < 1) return String(Number(value.toPrecision(2))).replace("-", "−");
+  return compact(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
+}
+
+/** A share in percent, with up to three digits. */
+export function share(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return NONE;
+  if (!Number.isFinite(value)) return "∞";
+  return `${Number((value * 100).toPrecision(value >= 0.9995 ? 4 : 3))} %`;
+}
+
+/** A short time, in the unit that suits it. */
+export function seconds(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  for (const [unit, size] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]]) {
+    if (Math.abs(value) >= size) return `${Number((value / size).toPrecision(3))} ${unit}`;
+  }
+  return value === 0 ? "0 s" : `${Number((value / 1e-9).toPrecision(3))} ns`;
+}
+
+/** A length of time: 250 ms, 1.6 s, 1 min 15 s. */
+export function duration(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 60) return `${Number(value.toPrecision(2))} s`;
+  if (value < 3600) return `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
+  return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
+}
+
+/** The time of day in UTC of seconds since 1970. */
+export function clock(at) {
+  return new Date(at * 1000).toISOString().slice(11, 19);
+}
+
+/** Seconds since 1970 of a time as JSON has it. */
+export function moment(text) {
+  return Date.parse(text) / 1000;
+}
+
+/** Group keys: host=a port=80. */
+export function keys(group) {
+  return Object.entries(group ?? {}).map(([name, value]) => `${name}=${value}`).join(" ");
+}
+
+/** A value with its interval, for a reader of the screen or a hover. */
+export function interval(value, low, high) {
+  if (Number.isNaN(value) || value === null) return NONE;
+  if (low === null || Number.isNaN(low) || (low === value && high === value)) return number(value, 6);
+  return `${number(value, 6)} [${number(low, 6)}, ${number(high, 6)}]`;
+}
+
+/** Sets a text only where it is another one: nothing is laid out anew for nothing. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Makes an element with its class and text. */
+export function make(tag, style = "", text = "") {
+  const element = document.createElement(tag);
+  if (style) element.className = style;
+  if (text) element.textContent = text;
+  return element;
+}

@@ -1,0 +1,82 @@
+/** Where the operators of a plan stand: rows below each other, each right of what it reads. */
+
+export const ROW = 38;
+export const LEAF = 21;
+export const INDENT = 20;
+const GAP = 15;
+const LEFT = 14;
+const MOST_LEAVES = 24;
+const MOST_OPERATORS = 120;
+
+/** What a picture is built from; as long as it is the same, only numbers change. */
+export function shapeOf(streams) {
+  return JSON.stringify(
+    streams.map((stream) => [stream.stream, stream.operators.map((o) => [o.label, o.kind, o.parent, o.queries])]),
+  );
+}
+
+/** Rows of the picture from above to below: operators, queries that end at them, and what is left out. */
+export function rowsOf(streams) {
+  const rows = [];
+  let y = 10;
+  for (const stream of streams) {
+    const children = stream.operators.map(() => []);
+    stream.operators.forEach((operator, place) => {
+      if (operator.parent >= 0) children[operator.parent].push(place);
+    });
+    const ended = new Set(stream.operators.flatMap((operator) => operator.queries ?? []));
+    const loose = stream.queries.map((query) => query.query).filter((name) => !ended.has(name));
+    let drawn = 0;
+    const visit = (place, depth, parent) => {
+      const operator = stream.operators[place];
+      drawn += 1;
+      const own = { kind: "operator", key: `${stream.stream}/${place}`, stream, place, operator, depth, parent, x: LEFT + depth * INDENT, y };
+      rows.push(own);
+      y += ROW;
+      const queries = [...(operator.queries ?? []), ...(place === 0 ? loose : [])];
+      for (const name of queries.slice(0, MOST_LEAVES)) leaf(own, "query", name);
+      if (queries.length > MOST_LEAVES) leaf(own, "more", `and ${queries.length - MOST_LEAVES} more queries`);
+      for (const child of children[place]) {
+        if (drawn >= MOST_OPERATORS) continue;
+        y += 4;
+        visit(child, depth + 1, own);
+      }
+    };
+    const leaf = (parent, kind, name) => {
+      const x = LEFT + (parent.depth + 1) * INDENT;
+      rows.push({ kind, key: `${stream.stream}/${parent.place}/${name}`, stream, name, parent, depth: parent.depth + 1, x, y });
+      y += LEAF;
+    };
+    if (stream.operators.length) visit(0, 0, null);
+    if (drawn < stream.operators.length) {
+      leaf(rows.at(-1), "more", `and ${stream.operators.length - drawn} more operators`);
+    }
+    y += GAP;
+  }
+  return { rows, height: Math.max(60, y) };
+}
+
+/** The water of each operator: what would come to it, and what comes after the shedders before it. */
+export function flowsOf(stream) {
+  const kept = [];
+  return stream.operators.map((operator, place) => {
+    const above = operator.parent >= 0 ? kept[operator.parent] : 1;
+    kept[place] = above * (operator.passes ?? 1);
+    const whole = operator.rows_in ?? 1;
+    return { whole, kept: whole * kept[place] };
+  });
+}
+
+/** What an operator costs of a batch, in executor seconds; null where it has no time of its own. */
+export function costsOf(stream, flows) {
+  return stream.operators.map((operator, place) =>
+    operator.seconds === null || operator.seconds === undefined ? null : operator.seconds * flows[place].kept * stream.size,
+  );
+}
+
+/** From an operator down to one that reads it. */
+export function edgePath(from, to) {
+  const [x, top, y] = [from.x + 7, from.y + 20, to.y + (to.kind === "operator" ? 13 : 10)];
+  const bend = Math.min(11, (y - top) / 2);
+  return `M${x} ${top}V${y - bend}Q${x} ${y} ${x + bend} ${y}H${to.x + 5}`;
+}

@@ -1,0 +1,63 @@
+/** The run as the frames tell it: a whole frame is all there is, others are what has changed. */
+
+import { Series, Tide } from "./series.js";
+
+/** One query: its newest frame and its points. */
+export class Query {
+  constructor(frame, series = new Series()) {
+    this.name = frame.name;
+    this.key = frame.name.toLowerCase();
+    this.frame = frame;
+    this.series = series;
+    this.filled = false;
+  }
+
+  take(frame) {
+    if (ofSeries(frame) !== ofSeries(this.frame)) {
+      this.series.clear();
+      this.filled = false;
+    }
+    this.frame = frame;
+    for (const point of frame.points) this.series.push(point);
+  }
+}
+
+/** The state of a live run. */
+export class Run {
+  constructor() {
+    this.frame = null;
+    this.queries = new Map();
+    this.tide = new Tide();
+    /** Grows when queries come or go. */
+    this.set = 0;
+  }
+
+  /** Takes a frame in; what it says has changed: names of queries, and contracts that were met or broken. */
+  fold(frame) {
+    const changed = new Set();
+    const turned = [];
+    this.frame = frame;
+    this.tide.pushFrame(frame);
+    const there = new Set(frame.queries.map((query) => query.name));
+    const gone = frame.whole ? [...this.queries.keys()].filter((name) => !there.has(name)) : frame.dropped;
+    for (const name of gone) if (this.queries.delete(name)) this.set += 1;
+    for (const told of frame.queries) {
+      const known = this.queries.get(told.name);
+      if (known === undefined) {
+        const query = new Query({ ...told, points: [] });
+        query.take(told);
+        this.queries.set(told.name, query);
+        this.set += 1;
+      } else {
+        if (told.met !== null && known.frame.met !== null && told.met !== known.frame.met) turned.push(told);
+        known.take(told);
+      }
+      changed.add(told.name);
+    }
+    return { changed, turned };
+  }
+}
+
+function ofSeries(frame) {
+  return `${frame.column}\u0000${JSON.stringify(frame.keys)}`;
+}

@@ -1,0 +1,191 @@
+/** The tide line: the load as water against the capacity, and the level below it. */
+
+import { axis, times } from "./band.js";
+import { colour, onColours } from "./colours.js";
+import { number, say, seconds, tick } from "./format.js";
+
+const SPANS = [[120, "2 min"], [600, "10 min"]];
+const byId = (name) => document.getElementById(name);
+
+export class TideLine {
+  constructor({ chosen = null } = {}) {
+    this.places = [byId("tide-chart"), byId("level-chart")];
+    this.span = SPANS[0][0];
+    this.tide = null;
+    this.now = null;
+    this.chosen = chosen;
+    this.charts = null;
+    this.#spans();
+    onColours(() => this.charts?.forEach((chart) => chart.redraw(false)));
+    new ResizeObserver(() => this.#fit()).observe(this.places[0]);
+  }
+
+  /** Draws a tide; ``now`` is a time in a recording, of which all is shown. */
+  show(tide, now = null) {
+    [this.tide, this.now] = [tide, now];
+    const recorded = now !== null;
+    const last = tide.rows.at(-1)?.at ?? 0;
+    const from = recorded ? (tide.rows[0]?.at ?? 0) : last - this.span;
+    const rows = tide.rows.filter((row) => row.at >= from);
+    // where nothing governs the load there is none: what arrives is shown in its place
+    const governed = rows.some((row) => row.load !== null);
+    say(byId("tide-unit"), governed || !rows.length ? "executor seconds a batch" : "rows a second; load is not measured yet");
+    const main = [
+      rows.map((row) => row.at),
+      rows.map((row) => (governed ? row.load : row.rows)),
+      rows.map((row) => (governed ? row.kept : row.rows)),
+      rows.map((row) => row.capacity),
+    ];
+    const level = [main[0], rows.map((row) => row.level)];
+    this.charts ??= [this.#main(main), this.#level(level)];
+    const range = { min: from, max: Math.max(last, from + 1) };
+    for (const [chart, data] of [[this.charts[0], main], [this.charts[1], level]]) {
+      chart.batch(() => {
+        chart.setData(data, false);
+        chart.setScale("x", range);
+      });
+    }
+    this.#words(rows, governed);
+  }
+
+  #words(rows, governed) {
+    const last = rows.at(-1);
+    if (!last) return;
+    const most = Math.max(...rows.map((row) => row.load ?? 0));
+    this.places[0].setAttribute(
+      "aria-label",
+      governed
+        ? `Load ${seconds(last.load)}, kept ${seconds(last.kept)}, capacity ${seconds(last.capacity)}; largest load shown ${seconds(most)}`
+        : `${number(last.rows)} rows a second; the load is not measured yet`,
+    );
+    const highest = Math.max(...rows.map((row) => row.level));
+    this.places[1].setAttribute("aria-label", `Level ${last.level.toFixed(2)}; highest shown ${highest.toFixed(2)}`);
+  }
+
+  #main(data) {
+    const none = { points: { show: false } };
+    return new uPlot(
+      {
+        ...this.#common(0),
+        scales: { x: { time: true }, y: { range: (_c, _l, most) => [0, Math.max(1e-6, most ?? 0) * 1.12] } },
+        axes: [axis({ show: false }), axis({ size: 44, space: 34, values: (_c, splits) => splits.map(tick) })],
+        series: [
+          {},
+          { ...none, stroke: () => colour("shed-line"), width: 1.5 },
+          { ...none, stroke: () => colour("water"), width: 1.5, fill: waterFill },
+          { ...none, stroke: () => colour("ink"), width: 1.25, dash: [7, 5] },
+        ],
+        bands: [{ series: [1, 2], fill: () => colour("shed") }],
+        hooks: { draw: [(chart) => this.#drawNow(chart)] },
+      },
+      data,
+      this.places[0],
+    );
+  }
+
+  #level(data) {
+    return new uPlot(
+      {
+        ...this.#common(1),
+        scales: { x: { time: true }, y: { range: (_c, _l, most) => [0, Math.max(1, most ?? 0) * 1.15] } },
+        axes: [
+          axis({ size: 18, space: 90, values: times, grid: { show: false } }),
+          axis({ size: 44, splits: (chart) => (chart.scales.y.max > 2.4 ? [0, Math.floor(chart.scales.y.max)] : [0, 1]) }),
+        ],
+        series: [
+          {},
+          { points: { show: false }, stroke: () => colour("level"), width: 1.75, fill: () => colour("level-fill") },
+        ],
+        hooks: { draw: [(chart) => this.#drawNow(chart)] },
+      },
+      data,
+      this.places[1],
+    );
+  }
+
+  #common(place) {
+    const chosen = (chart, event) => {
+      if (this.chosen && this.now !== null) this.chosen(chart.posToVal(event.offsetX, "x"));
+    };
+    return {
+      width: Math.max(100, this.places[place].clientWidth),
+      height: this.places[place].clientHeight,
+      padding: [4, 6, 0, 0],
+      legend: { show: false },
+      cursor: {
+        y: false,
+        drag: { x: false, y: false },
+        sync: { key: "tide" },
+        points: { size: 6, width: 0 },
+        bind: { click: (chart, _target, handler) => (event) => (chosen(chart, event), handler?.(event)) },
+      },
+    };
+  }
+
+  /** The chosen time of a recording. */
+  #drawNow(chart) {
+    if (this.now === null) return;
+    const { ctx, bbox } = chart;
+    const x = chart.valToPos(this.now, "x", true);
+    ctx.save();
+    ctx.strokeStyle = colour("ink");
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.restore();
+  }
+
+  #fit() {
+    this.charts?.forEach((chart, i) => {
+      const place = this.places[i];
+      if (place.clientWidth) chart.setSize({ width: place.clientWidth, height: place.clientHeight });
+    });
+  }
+
+  #spans() {
+    const group = document.querySelector(".spans");
+    for (const [length, words] of SPANS) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = words;
+      button.setAttribute("aria-pressed", String(length === this.span));
+      button.addEventListener("click", () => {
+        this.span = length;
+        for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
+        if (this.tide) this.show(this.tide, this.now);
+      });
+      group.append(button);
+    }
+  }
+}
+
+/** Water is deeper in colour below. */
+function waterFill(chart) {
+  const { ctx, bbox } = chart;
+  if (!bbox.height) return colour("water-top");
+  const fill = ctx.createLinearGradient(0, bbox.top, 0, bbox.top + bbox.height);
+  fill.addColorStop(0, colour("water-top"));
+  fill.addColorStop(1, colour("water-deep"));
+  return fill;
+}
+
+/** What a level means, in a sentence. */
+export function levelWords(frame) {
+  if (frame.phase === "starting") return "Starting. The first batches are slow.";
+  if (frame.load === null && frame.level === 0) return "Nothing has been measured yet.";
+  if (frame.level <= 0) return "Slack water. Every answer is as exact as its contract could ask.";
+  if (frame.level <= 1) return `Shedding. Queries give up ${Math.round(frame.level * 100)} % of what their contracts allow.`;
+  return `Flood. Queries give up ${frame.level.toFixed(1)} times what their contracts allow.`;
+}
+
+/** The numbers beside the chart. */
+export function showLevel(frame) {
+  say(byId("level-value"), frame.level.toFixed(2));
+  byId("level").dataset.calm = frame.level <= 0 ? "yes" : frame.level <= 1 ? "shedding" : "flood";
+  say(byId("level-says"), levelWords(frame));
+  say(byId("load-value"), seconds(frame.load));
+  say(byId("kept-value"), seconds(frame.kept_load));
+  say(byId("capacity-value"), seconds(frame.capacity));
+}

@@ -1,0 +1,97 @@
+"""The newest answers of a run, as the service keeps them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.json_values import to_micros
+from slackwater.service.keeping import AnswerKeeper, rows_of_group
+from slackwater.service.watched import Asked
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def batch(
+    query: str | pa.Array, values: list[int], hosts: list[str] | None = None, second: int = 0
+) -> AnswerBatch:
+    ends = np.full(len(values), to_micros(BEGAN + timedelta(seconds=second)), dtype=np.int64)
+    keys = {"host": pa.array(hosts)} if hosts else {}
+    return AnswerBatch(
+        query=query,
+        column="n",
+        window_start=ends - 1_000_000,
+        window_end=ends,
+        keys=keys,
+        value=pa.array(values),
+        confidence=1.0,
+        how="exact",
+        emitted_at=BEGAN,
+    )
+
+
+def test_answers_are_seen_once_their_turn_is_committed() -> None:
+    keeper = AnswerKeeper()
+    keeper.take(batch("q", [1, 2]))
+    assert keeper.answers("q", Asked()) == []
+    fresh = keeper.publish()
+    assert [(p.number, p.query, len(p)) for p in fresh] == [(1, "q", 2)]
+    assert [a.value for a in keeper.answers("Q", Asked())] == [1, 2]
+
+
+def test_only_the_newest_are_kept_of_a_query_and_of_all() -> None:
+    keeper = AnswerKeeper(per_query=5, in_all=8)
+    for second in range(10):
+        keeper.take(batch("a", [second, second], second=second))
+        keeper.take(batch("b", [second], second=second))
+        keeper.publish()
+    assert [a.value for a in keeper.answers("a", Asked())] == [8, 8, 9, 9]
+    parts, lost = keeper.after(0)
+    assert parts[0].number - 1 == lost
+    assert sum(map(len, parts)) <= 8
+
+
+def test_answers_are_chosen_by_group_and_time() -> None:
+    keeper = AnswerKeeper()
+    for second in range(4):
+        keeper.take(batch("q", [second, 10 + second], ["x", "y"], second))
+        keeper.publish()
+    asked = Asked(keys={"host": "y"}, since=BEGAN + timedelta(seconds=1), until=BEGAN + timedelta(seconds=2))
+    assert [a.value for a in keeper.answers("q", asked)] == [11, 12]
+    assert [a.value for a in keeper.answers("q", Asked(limit=3))] == [12, 3, 13]
+    assert keeper.answers("q", Asked(keys={"port": "80"})) == []
+    assert keeper.answers("q", Asked(column="m")) == []
+    assert {(a.group["host"], a.value) for a in keeper.latest("q", 10)} == {("x", 3), ("y", 13)}
+    assert len(keeper.latest("q", 1)) == 1
+
+
+def test_alike_queries_in_one_batch_are_told_apart() -> None:
+    keeper = AnswerKeeper()
+    owner = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int32()), pa.array(["a", "b"]))
+    keeper.take(batch(owner, [1, 2, 3]))
+    keeper.publish()
+    assert [a.value for a in keeper.answers("a", Asked())] == [1, 3]
+    assert [a.value for a in keeper.answers("b", Asked())] == [2]
+
+
+def test_who_listens_is_told_of_what_came_after_and_what_was_lost() -> None:
+    keeper = AnswerKeeper(in_all=2)
+    for value in range(4):
+        keeper.take(batch("q", [value]))
+        keeper.publish()
+    parts, lost = keeper.after(3)
+    assert ([p.number for p in parts], lost) == ([4], 0)
+    parts, lost = keeper.after(0)
+    assert ([p.number for p in parts], lost) == ([3, 4], 2)
+    assert keeper.after(4) == ([], 0)
+    assert keeper.after(3, "other") == ([], 0)
+
+
+def test_rows_of_a_group_may_have_a_key_that_is_null() -> None:
+    answers = batch("q", [1, 2, 3], ["x", None, "x"])  # type: ignore[list-item]
+    assert list(rows_of_group(answers, {"host": "x"})) == [0, 2]
+    assert list(rows_of_group(answers, {"host": None})) == [1]
+    assert list(rows_of_group(answers, {"port": 1})) == []
