@@ -15,6 +15,7 @@ demo: setup ## Run the demo; ARGS="..." passes options on
 	@$(JAVA) $(BIN)/slackwater demo $(ARGS)
 
 test: setup check ## Run the checks, then all tests
+	@scripts/browser.sh
 	$(JAVA) $(BIN)/python -m pytest $(ARGS)
 
 check: setup ## Check style, format, types and the layers of imports
@@ -32,6 +33,7 @@ bench: setup ## Run the benchmarks, results into docs/results
 	$(JAVA) $(BIN)/slackwater bench deferral --json docs/results/deferral.json
 	$(JAVA) $(BIN)/slackwater bench agent-memory --json docs/results/agent-memory.json
 	$(JAVA) $(BIN)/slackwater bench hub --json docs/results/hub.json
+	$(JAVA) $(BIN)/slackwater bench service --json docs/results/service.json
 
 reproduce: setup ## Run the papers' experiments again, results into docs/results
 	@mkdir -p docs/results

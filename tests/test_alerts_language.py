@@ -68,6 +68,13 @@ def test_an_alert_may_tell_several() -> None:
     assert found.urls == ("http://one/", "https://two:8443/x")
 
 
+def test_the_address_may_stand_before_the_condition() -> None:
+    first = alert("CREATE ALERT a ON q TO 'http://h' AND 'http://i' WHEN bytes > 1e9 POSSIBLY")
+    last = alert("CREATE ALERT a ON q WHEN bytes > 1e9 POSSIBLY TO 'http://h' AND 'http://i'")
+    assert (first.condition, first.certainty, first.urls) == (last.condition, last.certainty, last.urls)
+    assert alert("CREATE ALERT a ON q TO 'http://h' WHEN bytes > 1e9").certainty == "certainly"
+
+
 def test_names_in_back_quotes_and_words_of_the_grammar() -> None:
     found = alert("CREATE ALERT `when` ON `to` WHEN `n rows` > 1 TO 'http://h'")
     assert (found.name, found.query, found.column) == ("when", "to", "n rows")
@@ -87,7 +94,11 @@ BAD = [
     ("CREATE ALERT^", "expected the name of the alert, found the end"),
     ("CREATE ALERT a ^WHEN x > 1", "expected ON after CREATE ALERT a, then the name of a query"),
     ("CREATE ALERT a ON ^1", "expected the name of a query"),
-    ("CREATE ALERT a ON q ^TO 'http://h'", "expected WHEN after ON q, then a condition such as"),
+    ("CREATE ALERT a ON q ^POSSIBLY", "expected WHEN after ON q, then a condition such as"),
+    ("CREATE ALERT a ON q TO 'http://h'^", "expected WHEN after the address, then a condition such as"),
+    ("CREATE ALERT a ON q TO 'http://h' WHEN x > 5 ^TO 'http://i'", "the address stands before WHEN"),
+    ("CREATE ALERT a ON q TO 'http://h' WHEN x > 5 ^CERTAINTY", "expected CERTAINLY or POSSIBLY after x > 5"),
+    ("CREATE ALERT a ON q TO 'http://h' AND ^'http://h' WHEN x > 5", "named twice"),
     ("CREATE ALERT a ON q WHEN ^5 < x TO 'http://h'", "expected a column of the query, found '5'"),
     ("CREATE ALERT a ON q WHEN x ^= 5 TO 'http://h'", "hardly ever one number"),
     ("CREATE ALERT a ON q WHEN sum^(x) > 5 TO 'http://h'", "by its name after AS"),

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.json_values import to_micros
-from slackwater.service.keeping import AnswerKeeper, rows_of_group
+from slackwater.service.keeping import AnswerKeeper
+from slackwater.service.picking import of_group
 from slackwater.service.watched import Asked
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,7 +39,7 @@ def test_answers_are_seen_once_their_turn_is_committed() -> None:
     keeper.take(batch("q", [1, 2]))
     assert keeper.answers("q", Asked()) == []
     fresh = keeper.publish()
-    assert [(p.number, p.query, len(p)) for p in fresh] == [(1, "q", 2)]
+    assert [(p.number, list(p.places), len(p)) for p in fresh] == [(1, ["q"], 2)]
     assert [a.value for a in keeper.answers("Q", Asked())] == [1, 2]
 
 
@@ -92,6 +93,8 @@ def test_who_listens_is_told_of_what_came_after_and_what_was_lost() -> None:
 
 def test_rows_of_a_group_may_have_a_key_that_is_null() -> None:
     answers = batch("q", [1, 2, 3], ["x", None, "x"])  # type: ignore[list-item]
-    assert list(rows_of_group(answers, {"host": "x"})) == [0, 2]
-    assert list(rows_of_group(answers, {"host": None})) == [1]
-    assert list(rows_of_group(answers, {"port": 1})) == []
+    every = np.arange(3)
+    assert of_group(answers.keys, {"host": "x"}, every).tolist() == [0, 2]
+    assert of_group(answers.keys, {"host": "x"}, every[1:]).tolist() == [2]
+    assert of_group(answers.keys, {"host": None}, every).tolist() == [1]
+    assert of_group(answers.keys, {"port": 1}, every).tolist() == []

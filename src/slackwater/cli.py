@@ -276,8 +276,19 @@ def run(
         ),
     ] = None,
     import_: Import = None,
+    serve: Annotated[bool, typer.Option(help="Serve the page and the API of the run.")] = True,
+    host: Annotated[str, typer.Option(help="Where to serve; other than this machine only with a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Where to serve: 8400, or any where that is taken. 0: any."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token for changes; one is made where none is given.")
+    ] = None,
 ) -> None:
-    """Run a file of SQL. Killed or stopped, the same command goes on where it was."""
+    """Run a file of SQL and serve its page. Killed or stopped, the same command goes on where it was."""
     with plain_errors():
         seconds = _seconds(for_)
         settings, spark_settings = _settings(set_)
@@ -285,6 +296,7 @@ def run(
         # a mistake in the file is told before Spark takes its seconds to start
         _check_agents(_catalog(file, import_))
         from slackwater.terminal.run import run_file
+        from slackwater.terminal.serve import Serve
 
         root = state if state is not None else Path(".slackwater") / file.stem
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -300,6 +312,8 @@ def run(
             record=record,
             register=lambda session: _registered(import_, session),
             console=output_console(),
+            serve=Serve(host, port, token_file) if serve else None,
+            imports=import_ or (),
         )
 
 
@@ -380,13 +394,88 @@ def _settings(pairs: list[str] | None) -> tuple[dict[str, Any], dict[str, str]]:
 
 @app.command()
 def demo(
-    seconds: Annotated[int, typer.Option("--for-seconds", help="How long to run.")] = 60,
+    seconds: Annotated[
+        int | None,
+        typer.Option("--for-seconds", min=1, help="How long to run; on a terminal until Ctrl+C."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port of the page; 8400, or a free one.")
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address of the page.")
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Tell the story once and hold its answers against the truth: exit code 1 if not."
+        ),
+    ] = False,
 ) -> None:
-    """Watch standing queries over bursty generated traffic, live."""
+    """Watch a story in the page: calm, a burst to five times what this machine can do, calm again."""
     with plain_errors():
-        from slackwater.terminal.demo import run_demo
+        from slackwater.terminal.demo import Asked, run_demo
 
-        run_demo(output_console(), float(seconds))
+        if check and seconds is not None:
+            raise SlackwaterError("--check tells the whole story: leave --for-seconds out")
+        passed = run_demo(output_console(), Asked(port, not no_browser, seconds, check))
+    if not passed:
+        raise typer.Exit(1)
+
+
+Recording = Annotated[Path, typer.Argument(help="What `slackwater run FILE --record DIR` has recorded.")]
+
+
+@app.command("open")
+def open_(
+    folder: Recording,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port of the page; 8400, or a free one.")
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address of the page.")
+    ] = False,
+    import_: Import = None,
+) -> None:
+    """Look at a recorded run in the page, as it was. --import is for audits that are started there."""
+    with plain_errors():
+        from slackwater.terminal.open import open_folder
+
+        open_folder(
+            folder,
+            port=port,
+            browser=not no_browser,
+            imports=import_ or (),
+            console=output_console(),
+            talk=errors,
+        )
+
+
+@app.command()
+def report(
+    folder: Recording,
+    out: Annotated[Path | None, typer.Option(help="The file to write; DIR/report.html by default.")] = None,
+) -> None:
+    """Write one HTML file about a recorded run: what was run, its plots and numbers. It needs no network."""
+    with plain_errors():
+        from slackwater.terminal.report import report_folder
+
+        report_folder(folder, out, output_console(), errors)
+
+
+@app.command()
+def watch(
+    url: Annotated[str, typer.Argument(help="Where the service of a run is.")] = "http://127.0.0.1:8400",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with the token, where reading needs one; else SLACKWATER_SERVICE_TOKEN."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show one picture and end.")] = False,
+) -> None:
+    """Watch a run in the terminal: load against capacity, the level, streams, queries, agents, alerts."""
+    with plain_errors():
+        from slackwater.terminal.watch import watch_url
+
+        watch_url(url, token_file=token_file, once=once, console=output_console(), talk=errors)
 
 
 def main() -> None:

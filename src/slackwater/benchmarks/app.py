@@ -113,5 +113,17 @@ def agent_memory(json: Json = None, quick: Quick = False) -> None:
     _measure("agent-memory", json, measure)
 
 
+@bench.command()
+def service(json: Json = None, quick: Quick = False) -> None:
+    """Two hundred readers and fifty requests a second on a run: what they take of its batches and memory."""
+    from slackwater.benchmarks import service as module
+
+    def measure(folder: Path, progress: Progress) -> Mapping[str, float]:
+        with report.spark_session("slackwater-bench") as spark:
+            return module.service(spark, folder, module.QUICK if quick else module.FULL, progress)
+
+    _measure("service", json, measure)
+
+
 if __name__ == "__main__":
     bench()

@@ -1,4 +1,7 @@
-"""``CREATE ALERT name ON query WHEN column > limit TO 'url'``: who is told when an answer goes too far."""
+"""``CREATE ALERT name ON query WHEN column > limit TO 'url'``: who is told when an answer goes too far.
+
+``TO 'url'`` may stand before ``WHEN`` too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def parse_alert(cursor: Cursor, sql: str, source: Source) -> CreateAlert:
     cursor.expect("ON", f"after CREATE ALERT {name}, then the name of a query")
     places: dict[str, Position] = {"query": cursor.position()}
     query = cursor.name("the name of a query")
-    cursor.expect("WHEN", f"after ON {query}, then a condition such as bytes > 1e9")
+    urls = _urls(cursor) if cursor.accept("TO") else []
+    before = "the address" if urls else f"ON {query}"
+    cursor.expect("WHEN", f"after {before}, then a condition such as bytes > 1e9")
     places["column"] = cursor.position()
     column = cursor.name("a column of the query")
     comparison = _comparison(cursor, column)
@@ -34,16 +39,18 @@ def parse_alert(cursor: Cursor, sql: str, source: Source) -> CreateAlert:
     if cursor.word == "::":
         raise cursor.error("a limit is a number and nothing more", hint=f"write {written}")
     certainty: Certainty = "certainly"
+    condition = f"{column} {comparison} {written}"
     if not cursor.done and cursor.word != "TO":
-        word = cursor.choose((*CERTAINTIES, "TO"), f"after {column} {comparison} {written}")
+        word = cursor.choose((*CERTAINTIES, *(() if urls else ("TO",))), f"after {condition}")
         certainty = CERTAINTIES[word]
-    cursor.expect("TO", f"after {column} {comparison} {written}, then the address of a webhook")
-    urls = [_url(cursor)]
-    while cursor.accept("AND"):
-        at = cursor.position()
-        urls.append(_url(cursor))
-        if urls[-1] in urls[:-1]:
-            raise cursor.error("this address is named twice", at=at, hint="leave one of them out")
+    if urls and not cursor.done:
+        hint = "the address stands before WHEN; name further ones there" if cursor.word == "TO" else ""
+        raise cursor.error(
+            f"unexpected {cursor.found()} after the condition", hint=hint or "put ; before the next statement"
+        )
+    if not urls:
+        cursor.expect("TO", f"after {condition}, then the address of a webhook")
+        urls = _urls(cursor)
     if not cursor.done:
         raise cursor.error(
             f"unexpected {cursor.found()} after the address",
@@ -67,6 +74,16 @@ def _comparison(cursor: Cursor, column: str) -> Comparison:
         )
     cursor.index += 1
     return found
+
+
+def _urls(cursor: Cursor) -> list[str]:
+    urls = [_url(cursor)]
+    while cursor.accept("AND"):
+        at = cursor.position()
+        urls.append(_url(cursor))
+        if urls[-1] in urls[:-1]:
+            raise cursor.error("this address is named twice", at=at, hint="leave one of them out")
+    return urls
 
 
 def _url(cursor: Cursor) -> str:

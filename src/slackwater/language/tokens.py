@@ -151,7 +151,9 @@ class Cursor:
         if token is None or token.token_type is not TokenType.NUMBER:
             raise self.error(f"expected {what} (a number), found {self.found()}")
         try:
-            found = sign * Decimal(token.text)
+            found = Decimal(token.text)
+            # not a product: that would round to the digits of the context
+            found = found.copy_negate() if sign < 0 else found
         except InvalidOperation:
             raise self.error(f"expected {what} (a number), found {self.found()}") from None
         if math.isinf(float(found)):

@@ -15,6 +15,7 @@ from slackwater.plan.model import TimeWindow
 from slackwater.plan.panes import AFTER_ALL, last_closed
 from slackwater.planners.decision import Decision, TurnKind, exact
 from slackwater.planners.ruling import Ruler
+from slackwater.runtime.alerts.desk import Alerts
 from slackwater.runtime.board import Board
 from slackwater.runtime.bounds.keeper import BoundsKeeper
 from slackwater.runtime.clocks import Clocks, no_fault
@@ -28,6 +29,7 @@ from slackwater.runtime.reporting import Reporter
 from slackwater.runtime.samples import SampleLog
 from slackwater.runtime.sinks import JsonLinesSink, ParquetSink, Sink
 from slackwater.runtime.state import RunState, StreamState
+from slackwater.runtime.tasting import Tasting
 from slackwater.runtime.turn import Turn
 from slackwater.runtime.versions import Versions, adopt
 from slackwater.runtime.warming import Answered, Warming
@@ -59,6 +61,7 @@ class Engine:
         ruler: Ruler | None = None,
         recorder: Recorder | None = None,
         tick_budget: Callable[[], float] | None = None,
+        alerting: bool = True,
         fault: Callable[[str], None] = no_fault,
     ) -> None:
         self.tick_budget = tick_budget
@@ -99,6 +102,8 @@ class Engine:
         self._waiting: set[str] = set()
         self._finished = False
         self._reporter = Reporter(self.board, self._clocks)
+        self.tasting = Tasting(self._clocks)
+        self.alerts = Alerts(journal.root / "alerts", self._clocks, sends=alerting)
         self.observers: list[Callable[[Engine], None]] = []
         """Called at the end of each turn, under the lock: those who watch copy what they need."""
 
@@ -128,6 +133,7 @@ class Engine:
             self._recorder.prepare(self.state.step, catalog)
         for index, sink in enumerate(self._sinks):
             sink.open(self.state.marks.get(_sink_name(index, sink)))
+        self.alerts.open(self.state.alerts, self.state.step, catalog)
         self._commit_marks()
         self._fault("opened")
         self.journal.write_commit(self.state.step, self.state.to_json())
@@ -142,6 +148,7 @@ class Engine:
         """Take a changed query set; it takes effect at each stream's next turn."""
         # without the engine's lock: a turn may wait for a reader of answers, and that reader may be here
         number = self.versions.propose(catalog)
+        self.alerts.declare(catalog)
         self.board.queries(self._contracts(catalog))
         return number
 
@@ -184,10 +191,11 @@ class Engine:
                 frame = partial(source.frame, session, batch, decision.offsets, before)
                 if self._recorder is not None:
                     self._recorder.take(decision, frame())
-                self._turn(decision, session, partial(frame, blocks=decision.blocks), began)
+                turn = self._turn(decision, session, partial(frame, blocks=decision.blocks), began)
                 self.after = self._clocks.seconds() - self._learnt
                 plan, seconds = self.versions.plan(decision.version), self._learnt - began
                 self._warming.after(Answered(decision, before, source, session, plan, frame, seconds))
+                self.tasting.after(plan.catalog.streams[stream.lower()], frame, turn.counts.arrived)
                 source.release(decision.offsets)
                 if source.ended(decision.offsets):
                     self._end(stream)
@@ -343,6 +351,8 @@ class Engine:
         for _ in watched:
             """What the first sink had no use for."""
         delivering = self._clocks.seconds() - delivering
+        self.alerts.turn(step, stream, plan.catalog, turn.delivered)
+        self._fault("alerts")
         self._commit(decision, state, turn, step, counts)
         if decision.kind == "end":
             self._reporter.finished(stream)
@@ -354,6 +364,7 @@ class Engine:
             keeper.learn(self._learnt - began, delivering, sum(counts.values()))
             self.board.missed(keeper.missed)
         self._fault("committed")
+        self.alerts.committed()
         log.bury()
         self._samples[stream.lower()].bury()
         self._current[stream.lower()].bury()
@@ -404,6 +415,7 @@ class Engine:
 
     def _commit_marks(self) -> None:
         self.state.marks = {_sink_name(i, sink): sink.mark() for i, sink in enumerate(self._sinks)}
+        self.state.alerts = self.alerts.mark()
 
     def finish(self) -> None:
         """Let the turn that runs come to its end, and take no more."""

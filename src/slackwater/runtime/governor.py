@@ -364,6 +364,10 @@ class Governor:
         """What is known of a stream's window drops."""
         return self._leaving.setdefault(stream.lower(), WindowLeaving())
 
+    def loads(self) -> tuple[StreamLoad, ...]:
+        """All streams as the planner takes them, each with as many rows as its last batch had."""
+        return tuple(self._load(known, known.size) for known in self._streams.values())
+
     def snapshot(self) -> tuple[StreamStatistics, ...]:
         """What is known of all streams."""
         return tuple(s.snapshot() for s in self._streams.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from slackwater.planners.window_rules import DropPoint
 from slackwater.planners.window_schedule import Schedule
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
+from slackwater.runtime.pace import Pace
 from slackwater.statistics.costs import Costs, predicted
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 
@@ -119,16 +121,47 @@ class Insight:
         return sum(stream.load for stream in self.streams)
 
 
+@dataclass(frozen=True)
+class Glimpse:
+    """What is copied of a run under its lock, so that all else can be worked out by whoever looks."""
+
+    loads: tuple[tuple[StreamLoad, Mapping[str, float]], ...]
+    """The streams that have been measured, and by drop what comes after its windows."""
+    decided: Mapping[str, Decision]
+    pace: Pace
+    machine: Machine
+
+    @classmethod
+    def of(cls, engine: Engine) -> Glimpse | None:
+        """To be called under the engine's lock; None where nothing governs the load."""
+        governor = engine.load.ruler
+        if not isinstance(governor, Governor):
+            return None
+        loads = ((load, dict(governor.leaving(load.statistics.stream).after)) for load in governor.loads())
+        return cls(tuple(loads), dict(engine.decided), copy(governor.pace), machine(engine))
+
+    def insight(self) -> Insight:
+        """What it tells."""
+        return _insight(self.with_windows(), self.decided, self.pace)
+
+    def with_windows(self) -> list[StreamLoad]:
+        """The streams with what leaving windows out would save."""
+        return [with_windows(load, after) for load, after in self.loads]
+
+
 def insight(engine: Engine) -> Insight:
     """What the run knows of its load; empty where nothing has been measured."""
     governor = engine.load.ruler
     if not isinstance(governor, Governor):
         return Insight()
     with engine.lock:
-        loads = stream_loads(engine)
-        fixed = sum(must_take(load, 1.0) for load in loads)
-        streams = tuple(_stream(load, engine.decided.get(load.statistics.stream.lower())) for load in loads)
-        return Insight(streams, governor.pace.capacity(fixed, max(1, len(loads))), governor.pace.correction)
+        return _insight(stream_loads(engine), engine.decided, governor.pace)
+
+
+def _insight(loads: Sequence[StreamLoad], decided: Mapping[str, Decision], pace: Pace) -> Insight:
+    fixed = sum(must_take(load, 1.0) for load in loads)
+    streams = tuple(_stream(load, decided.get(load.statistics.stream.lower())) for load in loads)
+    return Insight(streams, pace.capacity(fixed, max(1, len(loads))), pace.correction)
 
 
 def stream_loads(engine: Engine) -> list[StreamLoad]:

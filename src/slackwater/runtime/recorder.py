@@ -27,6 +27,7 @@ from slackwater.runtime.recording import (
     MARK,
     TURNS,
     RecordedTurn,
+    aggregate_facts,
     check_recording_folder,
     function_names,
     read_header,
@@ -62,6 +63,7 @@ class Recorder:
         self._versions: set[int] = set()
         self._steps_before = 0
         self._functions: list[str] = []
+        self._aggregates: dict[str, dict[str, object]] = {}
         self._noted: dict[str, int] = {}
         """By stream: the version of the last turn."""
 
@@ -69,6 +71,7 @@ class Recorder:
         """Take note of how many steps the run has behind it, and of its functions; before ``open``."""
         self._steps_before = steps
         self._functions = function_names(catalog.functions)
+        self._aggregates = aggregate_facts(catalog.functions)
 
     # --- a sink ----------------------------------------------------------------------------------
 
@@ -117,6 +120,7 @@ class Recorder:
                 "state": str(self._state),
                 "settings": asdict(self._settings),
                 "functions": self._functions,
+                "aggregates": self._aggregates,
             },
         )
         (self.directory / TURNS).touch()

@@ -188,3 +188,11 @@ class Recording:
 def function_names(functions: Functions) -> list[str]:
     """All registered functions and aggregates, in lower case."""
     return sorted({*functions.scalars, *functions.aggregates})
+
+
+def aggregate_facts(functions: Functions) -> dict[str, dict[str, object]]:
+    """By name of a user's aggregate: what a plan needs to know of it, to be shown without its code."""
+    return {
+        name: {"returns": a.returns, "merges": a.merge is not None, "scalable": a.scalable}
+        for name, a in sorted(functions.aggregates.items())
+    }

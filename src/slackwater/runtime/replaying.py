@@ -39,7 +39,8 @@ def replay(
     known = {k: v for k, v in recording.settings.items() if k in Settings.__dataclass_fields__}
     settings = replace(Settings(**known), shedding="off")
     sources = {name: partial(_recorded, recording=recording) for name in _streams(recording)}
-    session = Session(spark, state, settings, sources=sources)
+    # who was told then is not told again
+    session = Session(spark, state, settings, sources=sources, alerting=False)
     register(session)
     recording.check_functions(session.catalog.functions)
     turns = recording.turns

@@ -65,6 +65,7 @@ class Run:
             self.stop()
             raise
         if not manual:
+            engine.alerts.start()
             self._ticker = threading.Thread(target=self._tick, daemon=True, name="slackwater-ticker")
             self._ticker.start()
 
@@ -182,5 +183,6 @@ class Run:
         self._streams.clear()
         if self._ticker is not None:
             self._ticker.join(timeout=10)
+        self.engine.alerts.stop()
         self.engine.board.stopped()
         self.engine.close()

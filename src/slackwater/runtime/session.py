@@ -60,10 +60,15 @@ class Session(Declarations):
     """Decides how much of each batch is kept, in place of the closed loop."""
     governor: Callable[[Callable[[], float], int, Any], Governor] = field(default=Governor, repr=False)
     """Makes the closed loop."""
+    alerting: bool = True
+    """Whether alerts are looked at, and webhooks told; a run that is only tried out tells nobody."""
+    watchers: list[Callable[[Engine], None]] = field(default_factory=list, repr=False)
+    """Called with the engine before it takes its first turn: those who watch the run from its beginning."""
 
     def __post_init__(self) -> None:
         self.catalog = Catalog()
-        self._scalars: dict[str, tuple[Callable[..., Any], str]] = {}
+        self.scalars: dict[str, tuple[Callable[..., Any], str]] = {}
+        """Registered functions by name in lower case, each with what it returns."""
         self._script: list[str] = []
         self._script_text = ""
         self._run: Run | None = None
@@ -119,7 +124,7 @@ class Session(Declarations):
         """Register a Python function for use in expressions; ``returns`` is a Spark SQL type."""
         self._before_start("functions")
         self.catalog = replace(self.catalog, functions=self.catalog.functions.with_scalar(name, returns))
-        self._scalars[name.lower()] = (function, returns)
+        self.scalars[name.lower()] = (function, returns)
 
     def aggregate(self, name: str, aggregate: UserAggregate) -> None:
         """Register an aggregate of the form (init, incr, final), with an optional merge."""
@@ -196,6 +201,7 @@ class Session(Declarations):
                 ruler=self.ruler or self._governor(),
                 recorder=self._recorder(record, journal.root, fresh),
                 tick_budget=None if self.settings.shedding == "off" else self._batch_seconds,
+                alerting=self.alerting,
                 fault=self.fault,
             )
             if engine.versions.latest:
@@ -206,6 +212,8 @@ class Session(Declarations):
                 self.changed_live = changed_live(declared, self.catalog)
             read = self._read_streams()
             check_with_spark(engine.executor, extend(Plan(), self.catalog))
+            for watch in self.watchers:
+                watch(engine)
             run = Run(engine, self.settings, self.clocks, self.sources, self._iterator)
             run.start(read, self.catalog, self._script, manual=manual)
         except BaseException:
@@ -252,8 +260,8 @@ class Session(Declarations):
     def _executor(self) -> Executor:
         """Spark as we need it, with the functions that have been registered."""
         self.spark = self.spark or build_session()
-        executor = Executor(own_session(self.spark), self._scalars)
-        for name, (function, returns) in self._scalars.items():
+        executor = Executor(own_session(self.spark), self.scalars)
+        for name, (function, returns) in self.scalars.items():
             executor.add_scalar(name, function, returns)
         return executor
 

@@ -53,7 +53,8 @@ def show_estimate(answer: Answer) -> str:
     value, low, high = answer.value, answer.low, answer.high
     known = show_value(value)
     moves = f", {answer.slope:+.3g}/s" if answer.slope and math.isfinite(answer.slope) else ""
-    if (low is None and high is None) or (low == value and high == value):
+    # what is no number equals nothing, not even itself
+    if (low is None and high is None) or all(end is value or end == value for end in (low, high)):
         return known + moves
     trust = f" ({show_number(answer.confidence * 100)}%)" if answer.confidence < 1 else ""
     trust += moves

@@ -85,6 +85,8 @@ class RunState:
     step: int = 0
     streams: dict[str, StreamState] = field(default_factory=dict)
     marks: dict[str, Any] = field(default_factory=dict)
+    alerts: str = ""
+    """Where alerts are raised, as JSON."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -92,4 +94,4 @@ class RunState:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RunState:
         streams = {name: StreamState.from_json(s) for name, s in value.get("streams", {}).items()}
-        return cls(value["step"], streams, dict(value.get("marks", {})))
+        return cls(value["step"], streams, dict(value.get("marks", {})), str(value.get("alerts", "")))

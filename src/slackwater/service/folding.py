@@ -12,16 +12,12 @@ KEPT_POINTS = 300
 def fold(before: Frame | None, frame: Frame, keep: int = KEPT_POINTS) -> Frame:
     """The run after a frame, whole; ``before`` is the run until then, None where nothing is known of it.
 
-    Of each query the newest ``keep`` points stay, for as long as they are of the same series.
+    Of each query the newest ``keep`` points stay, for as long as they are of the same series. What a frame
+    says is dropped goes first: a query of that name in the same frame is another one.
     """
-    known = {query.name: query for query in before.queries} if before is not None else {}
+    known = _left(before, frame) if before is not None else {}
     told = {query.name: _joined(known.get(query.name), query, keep) for query in frame.queries}
-    if frame.whole:
-        queries = told
-    else:
-        gone = set(frame.dropped)
-        queries = {name: query for name, query in known.items() if name not in gone}
-        queries.update(told)
+    queries = told if frame.whole else {**known, **told}
     return frame.model_copy(update={"whole": True, "queries": list(queries.values()), "dropped": []})
 
 
@@ -29,12 +25,11 @@ def joined(first: Frame, second: Frame, keep: int) -> Frame:
     """Two frames that follow each other as one: what has changed in either, as it is after the second."""
     if first.whole or second.whole:
         return fold(first, second, keep)
-    known = {query.name: query for query in first.queries}
-    gone = set(second.dropped)
-    queries = {name: query for name, query in known.items() if name not in gone}
-    queries.update({q.name: _joined(known.get(q.name), q, keep) for q in second.queries})
-    # one that was dropped and is there again is dropped for no reader: its new frame says all of it
-    dropped = dict.fromkeys(name for name in (*first.dropped, *second.dropped) if name not in queries)
+    known = _left(first, second)
+    told = {query.name: _joined(known.get(query.name), query, keep) for query in second.queries}
+    queries = {**known, **told}
+    # one that is there again is dropped all the same: its points are not those of the one before
+    dropped = dict.fromkeys((*first.dropped, *second.dropped))
     return second.model_copy(update={"queries": list(queries.values()), "dropped": list(dropped)})
 
 
@@ -56,6 +51,12 @@ def moment_of(frame: Frame) -> Moment:
 def same_series(one: QueryFrame, other: QueryFrame) -> bool:
     """Whether the points of two frames of a query are of one column and one group."""
     return one.column == other.column and one.keys == other.keys
+
+
+def _left(before: Frame, frame: Frame) -> dict[str, QueryFrame]:
+    """By name: the queries of a frame that the next one does not drop."""
+    gone = set(frame.dropped)
+    return {query.name: query for query in before.queries if query.name not in gone}
 
 
 def _joined(before: QueryFrame | None, query: QueryFrame, keep: int) -> QueryFrame:

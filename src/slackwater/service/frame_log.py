@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from slackwater.service.folding import fold, joined
-from slackwater.service.models import Frame
+from slackwater.service.folding import fold, joined, same_series
+from slackwater.service.models import Frame, QueryFrame
 
 FRAMES = "frames.jsonl"
 WHOLE_EVERY = 60
@@ -51,8 +51,8 @@ class FrameLog:
         """The run at present, without points."""
         self._pending: Frame | None = None
         """What has changed since the last line."""
-        self._ends: dict[str, datetime] = {}
-        """By query: the time of its last point."""
+        self._lasts: dict[str, QueryFrame] = {}
+        """By query: its last frame that had a point, with that point only."""
 
     def append(self, frame_json: bytes, whole_every: int = WHOLE_EVERY) -> None:
         """Take note of the next frame, whole or not."""
@@ -85,16 +85,19 @@ class FrameLog:
 
     def _news(self, frame: Frame) -> Frame:
         """A frame without the points that were there before it: a whole one has some of long ago."""
+        there = {query.name for query in frame.queries}
+        for name in [*frame.dropped, *(self._lasts.keys() - there if frame.whole else ())]:
+            self._lasts.pop(name, None)
         queries = []
         for query in frame.queries:
-            end = self._ends.get(query.name)
-            if end is not None and query.points and query.points[0].at <= end:
-                query = query.model_copy(update={"points": [p for p in query.points if p.at > end]})
+            last = self._lasts.get(query.name)
+            if last is not None and same_series(last, query):
+                end = last.points[-1].at
+                if query.points and query.points[0].at <= end:
+                    query = query.model_copy(update={"points": [p for p in query.points if p.at > end]})
             if query.points:
-                self._ends[query.name] = query.points[-1].at
+                self._lasts[query.name] = query.model_copy(update={"points": query.points[-1:]})
             queries.append(query)
-        for name in frame.dropped:
-            self._ends.pop(name, None)
         return frame.model_copy(update={"queries": queries})
 
     def _earn(self, now: datetime) -> None:
@@ -105,9 +108,12 @@ class FrameLog:
 
     def _open(self, first: int) -> None:
         """Find the end of what an earlier part of the run has left; numbers go on after it."""
-        if self._length is None:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if self._length is None or size < self._length:
+            # never looked at, or somebody has cut or removed it meanwhile
             self._length, last = _end_of(self.path)
             self._before = last if last is not None and first <= last else 0
+            self._since_whole = None
 
     def _write(self, line: bytes) -> None:
         assert self._length is not None
@@ -125,26 +131,30 @@ class FrameLog:
 
 
 def _end_of(path: Path) -> tuple[int, int | None]:
-    """Where the last whole line of a file ends, and the number of its frame."""
+    """Where the last whole line of a file ends, and the number of the last frame that can be read."""
     if not path.exists():
         return 0, None
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         tail, start = b"", size
-        # a line may be long: back until it has a beginning
-        while start and tail.count(b"\n") < 2:
+        end: int | None = None
+        while True:
+            lines = tail.split(b"\n")
+            if end is None and len(lines) > 1:
+                end = size - len(lines[-1])
+            # the first one has its beginning in the tail only where that is all of the file
+            for line in reversed(lines[1 if start else 0 : -1]):
+                try:
+                    return end or 0, Frame.model_validate_json(line).number
+                except ValidationError:
+                    # not ours, or of another version: the frame before it will do
+                    continue
+            if not start or (end is not None and size - start > AT_ONCE):
+                return end or 0, None
+            # a line may be long: further back until one can be read
             start = max(0, start - max(_TAIL, len(tail)))
             file.seek(start)
             tail = file.read(size - start)
-    end = tail.rfind(b"\n") + 1
-    if not end:
-        return 0, None
-    line = tail[tail.rfind(b"\n", 0, end - 1) + 1 : end]
-    try:
-        return start + end, Frame.model_validate_json(line).number
-    except ValidationError:
-        # not ours, or of another version: what follows is read from the next whole frame on
-        return start + end, None
 
 
 def _with_points(state: Frame, pending: Frame) -> Frame:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
 from slackwater.runtime.json_values import exact_text, to_micros
+from slackwater.service.picking import Places, answer_at, ends_of
 from slackwater.service.watched import Asked
 
 PER_QUERY = 5_000
@@ -28,18 +28,22 @@ AT_A_TIME = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Answers of one query and column, from one turn."""
+    """Answers of one column from one turn: of one query, or of many alike ones."""
 
     number: int
-    query: str
     batch: AnswerBatch
+    places: Mapping[str, Places]
+    """By query, in lower case: where its answers are."""
 
     def __len__(self) -> int:
         return len(self.batch)
 
-    def json(self) -> bytes:
-        """A JSON array of the answers."""
-        return b"[" + self.batch.json_lines().rstrip(b"\n").replace(b"\n", b",") + b"]"
+    def json(self, query: str | None = None) -> bytes:
+        """A JSON array of the answers, of all queries or of one."""
+        batch = self.batch
+        if query is not None and len(self.places) > 1:
+            batch = batch.take(self.places[query.lower()].tolist())
+        return b"[" + batch.json_lines().rstrip(b"\n").replace(b"\n", b",") + b"]"
 
 
 @dataclass
@@ -55,7 +59,7 @@ class AnswerKeeper:
         self._per_query = per_query
         self._in_all = in_all
         self._lock = threading.Lock()
-        self._pending: list[tuple[str, AnswerBatch]] = []
+        self._pending: list[AnswerBatch] = []
         self._parts: deque[Part] = deque()
         self._queries: dict[str, _Query] = {}
         self._count = 0
@@ -64,37 +68,44 @@ class AnswerKeeper:
 
     def take(self, batch: AnswerBatch) -> None:
         """Answers of a turn that is under way."""
-        for name, places in places_by_query(batch):
-            if len(places):
-                self._pending.append((name, _chosen(batch, places[-self._per_query :])))
+        if isinstance(batch.query, str) and len(batch) > self._per_query:
+            # copied: a few answers must not keep all of a turn in memory
+            batch = batch.take(range(len(batch) - self._per_query, len(batch)))
+        if len(batch):
+            self._pending.append(batch)
 
     def publish(self) -> list[Part]:
         """The turn is committed: its answers can be seen."""
         pending, self._pending = self._pending, []
         fresh: list[Part] = []
+        for batch in pending:
+            for start in range(0, len(batch), AT_A_TIME):
+                few = batch if len(batch) <= AT_A_TIME else batch.slice(start, start + AT_A_TIME)
+                places = {n.lower(): np.asarray(p, np.int64) for n, p in places_by_query(few)}
+                fresh.append(Part(self.number + len(fresh) + 1, few, places))
         with self._lock:
-            for name, batch in pending:
-                for start in range(0, len(batch), AT_A_TIME):
-                    self.number += 1
-                    part = Part(self.number, name, batch.slice(start, start + AT_A_TIME))
-                    fresh.append(part)
-                    self._keep(part)
+            for part in fresh:
+                self._keep(part)
+            self.number += len(fresh)
         return fresh
 
     def _keep(self, part: Part) -> None:
-        kept = self._queries.setdefault(part.query.lower(), _Query())
-        kept.parts.append(part)
-        kept.count += len(part)
+        for name, places in part.places.items():
+            kept = self._queries.setdefault(name, _Query())
+            kept.parts.append(part)
+            kept.count += len(places)
+            while kept.count > self._per_query and len(kept.parts) > 1:
+                kept.count -= len(kept.parts.popleft().places[name])
         self._parts.append(part)
         self._count += len(part)
-        while kept.count > self._per_query and len(kept.parts) > 1:
-            kept.count -= len(kept.parts.popleft())
         while self._count > self._in_all and len(self._parts) > 1:
             oldest = self._parts.popleft()
             self._count -= len(oldest)
-            of = self._queries.get(oldest.query.lower())
-            if of is not None and of.parts and of.parts[0] is oldest:
-                of.count -= len(of.parts.popleft())
+            for name, places in oldest.places.items():
+                of = self._queries.get(name)
+                if of is not None and of.parts and of.parts[0] is oldest:
+                    of.parts.popleft()
+                    of.count -= len(places)
 
     def after(self, number: int, query: str | None = None) -> tuple[list[Part], int]:
         """Parts with higher numbers, oldest first, and how many of these are not kept any more."""
@@ -106,7 +117,7 @@ class AnswerKeeper:
             for part in reversed(self._parts):
                 if part.number <= number:
                     break
-                if query is None or part.query.lower() == query.lower():
+                if query is None or query.lower() in part.places:
                     found.append(part)
         return found[::-1], lost
 
@@ -122,10 +133,9 @@ class AnswerKeeper:
         for part in reversed(self._of(query)):
             if asked.column is not None and part.batch.column != asked.column:
                 continue
-            fitting = fitting_places(part.batch, asked)
+            fitting = _fitting(part.batch, part.places[query.lower()], asked)
             room = asked.limit - len(found)
-            if len(fitting):
-                found.extend(reversed(list(_chosen(part.batch, fitting[-room:]).answers())))
+            found.extend(answer_at(part.batch, place) for place in fitting[-room:][::-1].tolist())
             if len(found) >= asked.limit:
                 break
         return found[::-1]
@@ -134,12 +144,15 @@ class AnswerKeeper:
         """The newest answer of every column and group, the newest first."""
         found: dict[tuple[object, ...], Answer] = {}
         for part in reversed(self._of(query)):
-            for answer in reversed(list(part.batch.answers())):
-                place = (answer.column, *((name, exact_text(value)) for name, value in answer.keys))
-                if place not in found:
+            if not part.batch.keys and (part.batch.column,) in found:
+                continue
+            for place in part.places[query.lower()][::-1].tolist():
+                answer = answer_at(part.batch, place)
+                where = (answer.column, *((name, exact_text(value)) for name, value in answer.keys))
+                if where not in found:
                     if len(found) >= limit:
                         return list(found.values())
-                    found[place] = answer
+                    found[where] = answer
         return list(found.values())
 
     def _of(self, query: str) -> list[Part]:
@@ -148,20 +161,20 @@ class AnswerKeeper:
             return list(kept.parts) if kept is not None else []
 
 
-def fitting_places(batch: AnswerBatch, asked: Asked) -> Sequence[int]:
-    """Where in a batch the answers are that somebody asks for."""
-    mask = np.ones(len(batch), dtype=bool)
-    ends = batch.window_end if batch.window_end is not None else batch.at
+def _fitting(batch: AnswerBatch, places: Places, asked: Asked) -> Places:
+    """Where among some places the answers are that somebody asks for."""
+    ends = ends_of(batch)
     if ends is not None and asked.since is not None:
-        mask &= ends >= to_micros(asked.since)
+        places = places[ends[places] >= to_micros(asked.since)]
     if ends is not None and asked.until is not None:
-        mask &= ends <= to_micros(asked.until)
+        places = places[ends[places] <= to_micros(asked.until)]
     for name, text in (asked.keys or {}).items():
         column = batch.keys.get(name)
         if column is None:
-            return []
-        mask &= np.array([key_text(value) == text for value in column.to_pylist()], dtype=bool)
-    return list(np.flatnonzero(mask).tolist())
+            return places[:0]
+        values = column.take(pa.array(places)).to_pylist()
+        places = places[np.array([key_text(value) == text for value in values], dtype=bool)]
+    return places
 
 
 def key_text(value: Any) -> str:
@@ -171,28 +184,3 @@ def key_text(value: Any) -> str:
     ('a', '80', '')
     """
     return "" if value is None else value if isinstance(value, str) else exact_text(value)
-
-
-def rows_of_group(batch: AnswerBatch, keys: Mapping[str, Any]) -> Sequence[int]:
-    """Where in a batch the answers of one group are, by the values of its keys."""
-    mask = np.ones(len(batch), dtype=bool)
-    for name, value in keys.items():
-        column = batch.keys.get(name)
-        if column is None:
-            return []
-        same = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
-        mask &= np.asarray(pc.fill_null(same, False))
-    return list(np.flatnonzero(mask).tolist())
-
-
-def _chosen(batch: AnswerBatch, places: Sequence[int]) -> AnswerBatch:
-    """Some answers of a batch, copied: a part must not keep a whole turn of other queries in memory."""
-    if isinstance(places, range) and places.step == 1:
-        return batch.slice(places.start, places.stop)
-    return batch.take(places)
-
-
-def parts_of(parts: Sequence[Part]) -> Iterator[Answer]:
-    """The answers of some parts, one by one."""
-    for part in parts:
-        yield from part.batch.answers()

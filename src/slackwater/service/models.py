@@ -89,8 +89,10 @@ class AgentFrame(Model):
     name: str
     there: bool
     keys: int
-    updates: int
-    offered: int | None = Field(description="Values it has measured: what sending everything would send.")
+    updates: int = Field(description="Rows that it has sent so far.")
+    offered_per_second: float | None = Field(
+        description="Messages a second if it sent every change; null while it has not said."
+    )
     since: datetime | None = Field(description="Since when it is away; null while it is there.")
 
 
@@ -145,6 +147,14 @@ class Knobs(Model):
     chapter: str = Field("", description="What the demo shows at present, in a sentence.")
 
 
+class KnobsWanted(Model):
+    """Sliders to be moved; those that are left out stay."""
+
+    load: float | None = Field(None, ge=0.1, le=100)
+    tolerance: float | None = Field(None, ge=0.1, le=20)
+    story: bool | None = None
+
+
 class Frame(Model):
     """The run at one moment. A frame that is not whole has only the queries that have changed."""
 
@@ -180,6 +190,48 @@ class Moment(Model):
     lag_seconds: float | None
 
 
+class Statements(Model):
+    """SQL, one statement or several."""
+
+    sql: str = Field(min_length=1, max_length=100_000)
+
+
+class ContractWanted(Model):
+    """What a query shall promise, as SQL writes it after WITH."""
+
+    contract: str = Field(min_length=1, max_length=1_000)
+
+
+class Predicted(Model):
+    """What a query would get if the statements were applied."""
+
+    query: str
+    contract: str
+    fresh: bool = Field(description="Whether the statements create it or change its contract.")
+    rate: float | None = Field(description="The share of rows (of windows) that would be kept.")
+    error: float | None = Field(description="The error to be expected; null where nothing can be said.")
+    error_before: float | None = Field(description="The same as things are; null for a new one.")
+    met: bool | None
+    suspended: bool = False
+
+
+class Preview(Model):
+    """What statements would do. Nothing has been changed."""
+
+    creates: list[str]
+    alters: list[str]
+    drops: list[str]
+    plan: str = Field(description="The shared plan with the change, as text.")
+    plan_svg: str = Field(description="The same as a picture.")
+    queries: list[Predicted] = Field(description="Those of the change first, then those it would harm most.")
+    load: float | None
+    load_before: float | None
+    capacity: float | None
+    level: float | None
+    level_before: float | None
+    notes: list[str] = Field(description="What could not be predicted and why, and warnings, in sentences.")
+
+
 class Problem(BaseModel):
     """An error after RFC 9457, with the text of the command line."""
 
@@ -191,3 +243,5 @@ class Problem(BaseModel):
     column: int | None = None
     offset: int | None = None
     hint: str | None = None
+    message: str | None = None
+    """Of SQL: the detail without the place and the line."""

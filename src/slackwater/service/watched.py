@@ -11,7 +11,7 @@ from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.insight import Insight
-from slackwater.service.models import Frame, Knobs, Moment
+from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,25 @@ class Asked:
 class Watched(Protocol):
     """A run or a recording; every method may be called from any thread and waits for no batch."""
 
+    @property
+    def number(self) -> int:
+        """Of the newest frame."""
+        ...
+
     def frame(self) -> Frame:
         """The newest frame, whole."""
         ...
 
+    def whole(self) -> bytes:
+        """The same as JSON."""
+        ...
+
+    def kept_from(self) -> int:
+        """The number of the oldest frame that `frames` has."""
+        ...
+
     def frames(self, after: int, limit: int) -> Sequence[bytes]:
-        """JSON of frames with numbers above ``after``, oldest first, at most ``limit`` of the newest."""
+        """JSON of the frames that follow number ``after``, oldest first, at most ``limit`` of them."""
         ...
 
     def moments(self, limit: int) -> Sequence[Moment]:
@@ -68,4 +81,37 @@ class Watched(Protocol):
 
     def knobs(self) -> Knobs | None:
         """The sliders of the demo; None elsewhere."""
+        ...
+
+
+class Control(Protocol):
+    """What can be changed in a run; a recording has none. Calls may take seconds, and come one at a time."""
+
+    @property
+    def version(self) -> int:
+        """Of the query set, with the last change."""
+        ...
+
+    def apply(self, sql: str) -> list[str]:
+        """Statements, all or none, as `Session.sql` takes them; raises SlackwaterError where one is wrong."""
+        ...
+
+    def preview(self, sql: str) -> Preview:
+        """What statements would do to the plan and to errors; nothing is changed."""
+        ...
+
+    def turn(self, wanted: KnobsWanted) -> Knobs | None:
+        """Move the sliders of the demo; None where there are none."""
+        ...
+
+
+class Dials(Protocol):
+    """The sliders of the demo, for a run that has them; both may be called from any thread."""
+
+    def knobs(self) -> Knobs:
+        """Where they stand."""
+        ...
+
+    def turn(self, wanted: KnobsWanted) -> Knobs:
+        """Move those that are given; raises SlackwaterError where that cannot be."""
         ...

@@ -185,7 +185,13 @@ class GeneratedTrace:
                 table = table.append_column(name, values)
             temporary = file.with_suffix(".tmp")
             pq.write_table(
-                table, temporary, compression="lz4", write_page_index=True, max_rows_per_page=BLOCK
+                table,
+                temporary,
+                compression="lz4",
+                write_page_index=True,
+                max_rows_per_page=BLOCK,
+                # times and numbers hardly repeat: to look for those that do takes most of the time
+                use_dictionary=_texts(table.schema),
             )
             temporary.replace(file)
         return Segment(str(file), begin, begin + self._width - 1, 0)
@@ -200,6 +206,10 @@ class GeneratedTrace:
         for file in self._folder.glob("*.parquet"):
             if int(file.stem) < first - 1:
                 file.unlink(missing_ok=True)
+
+
+def _texts(schema: pa.Schema) -> list[str]:
+    return [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_dictionary(f.type)]
 
 
 # the name it had when traffic was all that could be generated

@@ -36,6 +36,7 @@ class TraceSource:
         speed: float | None,
         rows_per_batch: int,
         clock: Callable[[], float] = time.monotonic,
+        since: float | None = None,
     ) -> None:
         self._session = session
         self._stream = stream
@@ -43,7 +44,8 @@ class TraceSource:
         self._speed = speed
         self._rows = rows_per_batch
         self._clock = clock
-        self._anchor: tuple[float, int] | None = None
+        # when the first row is due, by the clock: so that event time keeps to another one, such as the wall's
+        self._anchor: tuple[float, int] | None = None if since is None else (since, trace.start)
         self.as_fast_as_it_goes = speed is None
 
     def streaming(self) -> DataFrame:

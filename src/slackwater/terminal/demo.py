@@ -1,85 +1,164 @@
-"""``slackwater demo``: standing queries over a burst, live."""
+"""``slackwater demo``: a story about standing queries under a burst, in the page and in the terminal."""
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Sequence
-from importlib import resources
-from ipaddress import ip_network
+import time
+import webbrowser
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from slackwater.plan.catalog import Catalog
-from slackwater.plan.explain import explain
-from slackwater.plan.functions import Functions
-from slackwater.plan.layout import extend
-from slackwater.plan.tables import Plan
-from slackwater.terminal.run import run_file
+from slackwater.errors import RunError
+from slackwater.runtime.answers import Answer
+from slackwater.runtime.auditing import compare, promises
+from slackwater.runtime.json_values import to_micros
+from slackwater.runtime.sinks import JsonLinesSink
+from slackwater.runtime.status import Status
+from slackwater.spark.session import passing_session
+from slackwater.terminal.demo_agents import HOSTS, SERVICES
+from slackwater.terminal.demo_check import (
+    Finding,
+    alert_findings,
+    audit_findings,
+    bounds_findings,
+    burst_findings,
+    estimate_findings,
+    latency_findings,
+    show,
+)
+from slackwater.terminal.demo_dials import TICK_S
+from slackwater.terminal.demo_stage import INTERVAL_MS, Stage
+from slackwater.terminal.demo_truth import queues_truth, traffic_truth, true_load
+from slackwater.terminal.open import has_display
+from slackwater.terminal.serve import Serve
+from slackwater.terminal.view import LiveView, summary
 
-PREFIXES = ("10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/22", "10.0.2.0/23", "10.0.4.0/22", "10.0.4.128/25")
-"""Networks of the demo, several of them inside others."""
+MOST_CORES = 4
+PATIENCE_S = 170.0
+"""By then the story has been told, or the machine is too slow for it."""
 
 
-def longest_prefix(prefixes: Sequence[str]) -> Callable[[str | None], str | None]:
-    """A function that finds the smallest of some networks that an address lies in.
+@dataclass(frozen=True)
+class Asked:
+    """What a user wants of the demo: options of the command."""
 
-    >>> find = longest_prefix(["10.0.0.0/8", "10.1.0.0/16"])
-    >>> find("10.1.2.3"), find("10.2.2.3"), find("192.168.0.1"), find(None)
-    ('10.1.0.0/16', '10.0.0.0/8', None, None)
+    port: int | None = None
+    browser: bool = True
+    seconds: float | None = None
+    check: bool = False
+
+
+def spark_settings(cores: int | None = None) -> dict[str, str]:
+    """Spark on a few cores: the more it has, the more must be made up to be too much for it.
+
+    >>> spark_settings(16)["spark.master"], spark_settings(2)["spark.master"]
+    ('local[4]', 'local[2]')
     """
-    by_length: dict[int, dict[int, str]] = {}
-    for prefix in prefixes:
-        network = ip_network(prefix)
-        shift = 32 - network.prefixlen
-        by_length.setdefault(shift, {})[int(network.network_address) >> shift] = prefix
-    shifts = sorted(by_length.items())
-
-    def find(address: str | None) -> str | None:
-        if address is None:
-            return None
-        a, b, c, d = address.split(".")
-        number = (int(a) << 24) | (int(b) << 16) | (int(c) << 8) | int(d)
-        for shift, networks in shifts:
-            found = networks.get(number >> shift)
-            if found is not None:
-                return found
-        return None
-
-    return find
+    count = str(min(MOST_CORES, cores or os.cpu_count() or 1))
+    return {
+        "spark.master": f"local[{count}]",
+        "spark.sql.shuffle.partitions": count,
+        "spark.default.parallelism": count,
+    }
 
 
-def demo_sql() -> str:
-    return (resources.files("slackwater.terminal") / "demo.sql").read_text()
+def run_demo(console: Console, asked: Asked) -> bool:
+    """Tell the story; with ``check`` whether it went as told."""
+    live = console.is_terminal and not asked.check
+    serve = Serve(port=asked.port)
+    # before Spark takes its seconds to start
+    listening = serve.listen()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-demo-")))
+        with console.status("starting Spark …"):
+            spark = stack.enter_context(
+                passing_session("slackwater demo", folder / "spark.log", spark_settings())
+            )
+        stage = stack.enter_context(Stage(spark, folder))
+        answers = folder / "answers.jsonl"
+        with console.status("opening streams …"):
+            stage.open(*([JsonLinesSink(answers)] if asked.check else []))
+        root = folder / "state"
+        address = stack.enter_context(serve.serving(stage.live, root, listening, None, ()))
+        console.print(f"page: {address.page}", highlight=False, soft_wrap=True, markup=False)
+        if asked.browser and not asked.check and has_display():
+            webbrowser.open(address.page)
+        try:
+            _watch(stage, console, asked, live=live)
+        except KeyboardInterrupt:
+            console.print("stopping after this batch …")
+        stage.session.stop()
+        if not asked.check:
+            console.print(summary(stage.session.status()))
+            return True
+        return show(_findings(stage, answers), console)
 
 
-def _heading(console: Console, text: str) -> None:
-    if console.is_terminal:
-        console.rule(text)
-    else:
-        # a pipe has no width for a rule to fill
-        console.print(text)
+def _watch(stage: Stage, console: Console, asked: Asked, *, live: bool) -> None:
+    """Until the time is over, the story is told, or on a terminal until the user interrupts."""
+    deadline = time.monotonic() + (asked.seconds if asked.seconds is not None else PATIENCE_S)
+    endless = live and asked.seconds is None
+    if endless:
+        console.print("Ctrl+C ends it, during the story and after it")
+
+    def status() -> Status:
+        return replace(stage.session.status(), message=stage.dials.knobs().chapter)
+
+    told = ""
+    with LiveView(console, status) if live else ExitStack():
+        while not stage.session.wait(TICK_S):
+            chapter = stage.dials.knobs().chapter
+            if not live and chapter != told:
+                console.print(chapter, highlight=False, markup=False, soft_wrap=True)
+                told = chapter
+            if endless:
+                continue
+            if asked.seconds is None and stage.dials.over:
+                return
+            if time.monotonic() >= deadline:
+                if asked.seconds is not None:
+                    return
+                raise RunError(
+                    f"the story was not told within {PATIENCE_S:g} seconds: this machine is too busy for it"
+                )
 
 
-def run_demo(console: Console, seconds: float) -> None:
-    """Show the plan, then run it until the time is over."""
-    text = demo_sql()
-    functions = Functions().with_scalar("network", "string")
-    _heading(console, "one tree for all queries: slackwater explain")
-    console.print(
-        explain(extend(Plan(), Catalog.from_sql(text, functions)), "text"), highlight=False, soft_wrap=True
-    )
-    _heading(console, "the same, running: slackwater run")
-    with tempfile.TemporaryDirectory(prefix="slackwater-demo-") as folder:
-        run_file(
-            text,
-            file="demo.sql",
-            root=Path(folder) / "state",
-            seconds=seconds,
-            answers=None,
-            settings={},
-            spark_settings={},
-            fresh=False,
-            register=lambda session: session.function("network", longest_prefix(PREFIXES), "string"),
-            console=console,
-        )
+def _findings(stage: Stage, answers_file: Path) -> list[Finding]:
+    """What is found when the run is over, from what it has said and from what was made for it."""
+    with answers_file.open("rb") as file:
+        answers = [Answer.from_json(line) for line in file]
+    catalog, batches, chapters = stage.session.catalog, stage.batches.batches, stage.dials.chapters
+    contracts = {step.name: catalog.contracts[name] for name, step in catalog.queries.items()}
+    until = batches[-1].newest
+    truth = [*traffic_truth(stage.packets, until), *queues_truth(stage.queues, _last(answers, "delay"))]
+    report = compare(answers, truth, promises([catalog]))
+    late = sum(s.late for s in stage.session.status().streams if s.name == "hosts")
+    bounded = [a for a in answers if a.query in ("total_load", "host_load")]
+
+    def true(answer: Answer) -> float | None:
+        host = answer.group.get("host")
+        moment = to_micros(answer.at) if answer.at is not None else 0
+        return true_load(stage.fleet, moment, None if host is None else str(host))
+
+    return [
+        *burst_findings(batches, chapters),
+        *latency_findings(batches, chapters, INTERVAL_MS / 1000),
+        *audit_findings(report, contracts),
+        *estimate_findings(answers, contracts, chapters),
+        *alert_findings(stage.receiver.events),
+        *bounds_findings(bounded, true, _keys, late),
+    ]
+
+
+def _keys(answer: Answer) -> int:
+    """How many services an answer of the agents is about."""
+    return len(SERVICES) * (1 if answer.keys else len(HOSTS))
+
+
+def _last(answers: list[Answer], query: str) -> int:
+    """The last time that a query has spoken of."""
+    return max((to_micros(a.at) for a in answers if a.query == query and a.at is not None), default=0)

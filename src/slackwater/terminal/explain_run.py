@@ -133,7 +133,7 @@ def _running(
         settings = Settings(**trial.settings)
         # whoever asks what a run would shed is told so, even where the run itself would shed nothing
         settings = replace(settings, shedding="minimax") if settings.shedding == "off" else settings
-        session = Session(spark, Path(folder) / "state", settings, governor=governor)
+        session = Session(spark, Path(folder) / "state", settings, governor=governor, alerting=False)
         trial.register(session)
         session.sql(trial.text, file=trial.file)
         for name, contract in relaxable(session.plan).items() if relax else ():

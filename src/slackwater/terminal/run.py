@@ -15,8 +15,10 @@ from slackwater.runtime.journal import check_root
 from slackwater.runtime.recording import check_recording_folder
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
+from slackwater.service.live import Live
 from slackwater.spark.session import passing_session
 from slackwater.terminal.console import output_console
+from slackwater.terminal.serve import Serve
 from slackwater.terminal.view import LiveView, summary
 
 
@@ -33,8 +35,10 @@ def run_file(
     register: Callable[[Session], None],
     console: Console,
     record: Path | None = None,
+    serve: Serve | None = None,
+    imports: Sequence[Path] = (),
 ) -> None:
-    """Run until the streams end, the time is over or the user interrupts."""
+    """Run until the streams end, the time is over or the user interrupts; ``serve``: where the page is."""
     # what is for people goes to stderr where answers take stdout
     talk = output_console(stderr=True) if answers == "-" else console
     live = answers != "-" and console.is_terminal
@@ -46,6 +50,7 @@ def run_file(
     check_root(root)
     if record is not None:
         check_recording_folder(record)
+    listening = serve.listen() if serve is not None else None
     sinks: list[Sink] = []
     if answers is not None:
         sinks.append(sink_for(answers, overwrite=overwrite))
@@ -61,17 +66,29 @@ def run_file(
         register(session)
         for explained in session.sql(text, file=file):
             talk.print(explained, highlight=False, soft_wrap=True, markup=False)
+        # frames are made without a service too: a recorded run is looked at later
+        shown = Live(session, record=record) if serve is not None or record is not None else None
+        ended = False
         try:
             with talk.status("opening streams and tables …"):
                 session.start(*sinks, fresh=fresh, record=record)
             _warn_of(session.changed_live, root)
+            if shown is not None:
+                shown.start()
+            if serve is not None and shown is not None and listening is not None:
+                address = stack.enter_context(serve.serving(shown, root, listening, record, imports))
+                talk.print(f"page: {address.page}", highlight=False, soft_wrap=True, markup=False)
             ended = _watch(session, console, live, seconds)
-            if ended:
-                _mark_finished(root, answers)
         except KeyboardInterrupt:
             talk.print("stopping after this batch …")
         finally:
             session.stop()
+            if shown is not None:
+                # readers see the end before the service goes
+                shown.stop()
+        # what a webhook has not taken is sent when the same command goes on; to start over would lose it
+        if ended and not any(alert.waiting for alert in session.engine.alerts.status()):
+            _mark_finished(root, answers)
         talk.print(summary(session.status()))
 
 

@@ -30,7 +30,7 @@ _SUMMARY_ROWS = 20
 _GAP = 2
 _BAR_WIDTH = 10
 _LEVELS = "▁▂▃▄▅▆▇█"
-_HOW_STYLES = {"modelled": "yellow", "suspended": "red"}
+HOW_STYLES = {"modelled": "yellow", "suspended": "red"}
 """Answers that do not rest on rows: their data is missing, or there is none."""
 _Row = TypeVar("_Row")
 
@@ -67,7 +67,7 @@ def screen(status: Status, *, width: int, height: int) -> RenderableType:
     # the last line of a terminal stays free: writing into it may scroll the view away
     room = max(height - 1, 6)
     streams_room = max(2, min(len(status.streams) + 1, room // 3))
-    parts = [_streams_table(status.streams, width, streams_room, live=True), Text("")]
+    parts = [streams_table(status.streams, width, streams_room, live=True), Text("")]
     # what is left after a blank line on either side of the queries, and the message
     queries_room = max(2, room - streams_room - 3)
     parts += [_queries_table(status.queries, width, queries_room), Text(""), _footer(status)]
@@ -116,7 +116,7 @@ class _Summary:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        yield _streams_table(self.status.streams, width, _SUMMARY_ROWS + 1, live=False)
+        yield streams_table(self.status.streams, width, _SUMMARY_ROWS + 1, live=False)
         yield Text("")
         yield _queries_table(self.status.queries, width, _SUMMARY_ROWS + 1)
         if missed := _missed(self.status):
@@ -129,7 +129,7 @@ class _Summary:
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """A column of a table: the least width it may shrink to, None for all that it needs."""
 
     title: str
@@ -142,45 +142,45 @@ class _Column:
         return max([cell_len(self.title), *(cell.cell_len for cell in self.cells)])
 
 
-def _streams_table(streams: Sequence[StreamStatus], width: int, room: int, *, live: bool) -> RenderableType:
-    shown, more = _fitting(streams, room)
-    columns = [_Column("stream", [Text(printable(s.name), _stream_style(s)) for s in shown], least=6)]
+def streams_table(streams: Sequence[StreamStatus], width: int, room: int, *, live: bool) -> RenderableType:
+    shown, more = fitting(streams, room)
+    columns = [Column("stream", [Text(printable(s.name), _stream_style(s)) for s in shown], least=6)]
     # sums of keys that agents tell are no rows: without these such a stream would seem to stand still
     told = any(s.updates is not None for s in shown)
     if live:
-        columns.append(_numbers("rows/s", [compact(s.rate) for s in shown]))
+        columns.append(numbers("rows/s", [compact(s.rate) for s in shown]))
         if told:
-            columns.append(_numbers("updates/s", [_told(s, compact(s.update_rate)) for s in shown]))
-        columns.append(_numbers("lag", [duration(s.lag_s) for s in shown]))
+            columns.append(numbers("updates/s", [_told(s, compact(s.update_rate)) for s in shown]))
+        columns.append(numbers("lag", [duration(s.lag_s) for s in shown]))
         batch_times = [duration(None if s.batch_ms is None else s.batch_ms / 1000) for s in shown]
-        columns.append(_numbers("batch", batch_times))
+        columns.append(numbers("batch", batch_times))
     if not live or width >= 100:
-        columns.append(_numbers("rows", [show_number(s.rows) for s in shown]))
+        columns.append(numbers("rows", [show_number(s.rows) for s in shown]))
         if told:
-            columns.append(_numbers("updates", [_told(s, show_number(s.updates or 0)) for s in shown]))
+            columns.append(numbers("updates", [_told(s, show_number(s.updates or 0)) for s in shown]))
     if not live:
-        columns.append(_numbers("batches", [show_number(s.batch) for s in shown]))
+        columns.append(numbers("batches", [show_number(s.batch) for s in shown]))
     if live and any(s.sheds for s in shown):
-        columns.append(_numbers("kept", [f"{s.kept:.0%}" for s in shown]))
-        columns.append(_numbers("level", [f"{s.level:.2f}" for s in shown]))
-    columns.append(_numbers("late", [compact(s.late) if live else show_number(s.late) for s in shown]))
+        columns.append(numbers("kept", [f"{s.kept:.0%}" for s in shown]))
+        columns.append(numbers("level", [f"{s.level:.2f}" for s in shown]))
+    columns.append(numbers("late", [compact(s.late) if live else show_number(s.late) for s in shown]))
     if any(s.unreadable for s in shown):
-        columns.append(_numbers("unreadable", [compact(s.unreadable) for s in shown]))
+        columns.append(numbers("unreadable", [compact(s.unreadable) for s in shown]))
     day = not live or width >= 100
     marks = ["–" if s.watermark is None else show_time(s.watermark, day=day).split(".")[0] for s in shown]
-    columns.append(_Column("watermark", [Text(mark) for mark in marks]))
+    columns.append(Column("watermark", [Text(mark) for mark in marks]))
     if live:
-        columns.append(_Column("progress", [_progress(s) for s in shown]))
+        columns.append(Column("progress", [_progress(s) for s in shown]))
     else:
-        columns.append(_Column("state", [Text(s.state) for s in shown]))
-    return _table(columns, width, more)
+        columns.append(Column("state", [Text(s.state) for s in shown]))
+    return as_table(columns, width, more)
 
 
 def _queries_table(queries: Sequence[QueryStatus], width: int, room: int) -> RenderableType:
     if len(queries) > room - 1:
         # what does not fit is what needs least attention
         queries = sorted(queries, key=lambda query: (query.met is not False, not query.missed))
-    shown, more = _fitting(queries, room)
+    shown, more = fitting(queries, room)
     names = [Text(printable(q.name), "red" if q.met is False else "bold") for q in shown]
     for name, query in zip(names, shown, strict=True):
         if query.last_keys:
@@ -190,26 +190,24 @@ def _queries_table(queries: Sequence[QueryStatus], width: int, room: int) -> Ren
         "–" if q.last_window_end is None else show_time(q.last_window_end, day=width >= 100) for q in shown
     ]
     columns = [
-        _Column("query", names, least=12),
-        _Column("contract", [Text(printable(q.contract), "dim") for q in shown], least=10),
-        _Column("", marks),
-        _Column("last value", [Text(show_value(q.last_value)) for q in shown], least=10, right=True),
-        _Column("until", [Text(end.split(".")[0]) for end in ends]),
-        _numbers("answers", [compact(q.answers) for q in shown]),
+        Column("query", names, least=12),
+        Column("contract", [Text(printable(q.contract), "dim") for q in shown], least=10),
+        Column("", marks),
+        Column("last value", [Text(show_value(q.last_value)) for q in shown], least=10, right=True),
+        Column("until", [Text(end.split(".")[0]) for end in ends]),
+        numbers("answers", [compact(q.answers) for q in shown]),
     ]
     if any(q.missed for q in shown):
-        columns.append(_numbers("missed", [compact(q.missed) for q in shown]))
+        columns.append(numbers("missed", [compact(q.missed) for q in shown]))
     if width >= 100:
-        columns.insert(
-            5, _Column("how", [Text(q.how or "", _HOW_STYLES.get(q.how or "", "")) for q in shown])
-        )
+        columns.insert(5, Column("how", [Text(q.how or "", HOW_STYLES.get(q.how or "", "")) for q in shown]))
     left = width - sum(column.natural + _GAP for column in columns)
     line = max(8, min(left, 60))
-    columns.append(_Column("history", [Text(sparkline(q.history, line), "cyan") for q in shown]))
-    return _table(columns, width, more)
+    columns.append(Column("history", [Text(sparkline(q.history, line), "cyan") for q in shown]))
+    return as_table(columns, width, more)
 
 
-def _table(columns: Sequence[_Column], width: int, more: int) -> RenderableType:
+def as_table(columns: Sequence[Column], width: int, more: int) -> RenderableType:
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
     for column, size in zip(columns, _widths(columns, width), strict=True):
         table.add_column(
@@ -224,7 +222,7 @@ def _table(columns: Sequence[_Column], width: int, more: int) -> RenderableType:
     return Group(table, Text(f"… and {more:,} more", "dim")) if more else table
 
 
-def _widths(columns: Sequence[_Column], width: int) -> list[int]:
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
     """Widths that fit: the widest of those that may shrink gives way first."""
     widths = [column.natural for column in columns]
     least = [column.natural if column.least is None else column.least for column in columns]
@@ -237,15 +235,15 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
     return widths
 
 
-def _fitting(rows: Sequence[_Row], room: int) -> tuple[Sequence[_Row], int]:
+def fitting(rows: Sequence[_Row], room: int) -> tuple[Sequence[_Row], int]:
     if len(rows) <= room - 1:
         return rows, 0
     kept = max(0, room - 2)
     return rows[:kept], len(rows) - kept
 
 
-def _numbers(title: str, texts: Sequence[str]) -> _Column:
-    return _Column(title, [Text(text) for text in texts], right=True)
+def numbers(title: str, texts: Sequence[str]) -> Column:
+    return Column(title, [Text(text) for text in texts], right=True)
 
 
 def _told(stream: StreamStatus, text: str) -> str:

@@ -30,6 +30,7 @@ from slackwater.runtime.bounds.evaluating import Evaluator
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
 from slackwater.runtime.bounds.showing import Rates, Told, described
+from slackwater.runtime.bounds.shown import AgentsShown, shown
 from slackwater.runtime.bounds.summing import Order, Summing
 from slackwater.runtime.current.asking import Asking
 from slackwater.runtime.current.matrix import Matrix
@@ -159,6 +160,10 @@ class BoundsKeeper:
         now = self.mirror.queue.released
         manner = self._coordinator.tuning.described(self._coordinator.constraints)
         return described(self._stream, self.mirror, queries, self._rates, now, manner)
+
+    def shown(self) -> AgentsShown:
+        """Agents, messages and widths at this moment, as values; to be called under the engine's lock."""
+        return shown(self._stream, self.mirror, self.queries, self._rates)
 
     @property
     def told(self) -> Told:

@@ -205,6 +205,7 @@ class Mirror(Seen):
 
     def _row(self, at: int, position: int, what: Mapping[str, Any]) -> Ints:
         key, rides = what["key"], what["rides"] or {}
+        self._agent(what["agent"]).rows += 1
         if position < self.told[key]:
             # what another process has told since counts, even if its clock is behind
             return np.empty(0, np.int64)

@@ -45,6 +45,8 @@ class AgentSeen:
     """Since when; 0: it is there."""
     cost: float = 1.0
     """What one of its messages costs, relative to those of others, times what its key says."""
+    rows: int = 0
+    """What it has told."""
 
 
 class Seen:
@@ -157,7 +159,7 @@ class Seen:
         arrays |= {name: getattr(self, name) for name in _ARRAYS}
         kept = {
             "names": self.names,
-            "agents": {n: [a.place, a.incarnation, a.lost, a.cost] for n, a in self.agents.items()},
+            "agents": {n: [a.place, a.incarnation, a.lost, a.cost, a.rows] for n, a in self.agents.items()},
             "declared": self._declared,
             "queue": self.queue.to_json(),
             "early": [[grant, position, agent] for (grant, agent), position in sorted(self._early.items())],

@@ -102,7 +102,7 @@ export class BandChart {
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, points: { size: 6, width: 0 } },
         scales: { x: { time: true }, y: { range: rangeOf } },
-        axes: [axis({ show: this.axes, size: 18, space: 64, values: times }), axis({ size: 40, space: 30, side: 1 })],
+        axes: [axis({ show: this.axes, size: 18, space: 64, incrs: STEPS, values: times }), axis({ size: 40, space: 24, side: 1 })],
         series: [
           {},
           edge,
@@ -135,6 +135,7 @@ export class BandChart {
       ctx.clip();
       ctx.strokeStyle = colour("suspended");
       ctx.lineWidth = devicePixelRatio;
+      ctx.setLineDash([]);
       const step = 7 * devicePixelRatio;
       ctx.beginPath();
       // on one grid for all stretches, so that neighbours look like one
@@ -191,7 +192,20 @@ export function axis(more) {
   };
 }
 
-export const times = (_chart, splits) => splits.map(clock);
+/** Seconds between the times of an axis: never less than one, since they are shown in whole ones. */
+export const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
+
+/** Times of day; one that would be cut off at an edge is left out. */
+export function times(chart, splits) {
+  const width = chart.bbox.width / devicePixelRatio;
+  const left = chart.bbox.left / devicePixelRatio;
+  const right = chart.width - left - width;
+  const room = 22;
+  return splits.map((split) => {
+    const at = chart.valToPos(split, "x");
+    return at + left < room || width - at + right < room ? "" : clock(split);
+  });
+}
 
 /** Room above and below; a line that does not move lies in the middle. */
 function rangeOf(_chart, least, most) {

@@ -27,8 +27,9 @@ export class Cards {
     this.order = "name";
     this.unmetOnly = false;
     this.sortedAt = 0;
+    this.awaited = new Set();
     this.until = () => null;
-    this.observer = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "240px" });
+    this.observer = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "240px", scrollMargin: "240px" });
     this.#listen();
   }
 
@@ -36,11 +37,20 @@ export class Cards {
   show(state, until, changed = null) {
     this.until = until;
     const fresh = this.#sync(state.queries);
-    const names = changed ?? this.cards.keys();
-    for (const name of names) this.cards.get(name)?.show(until(this.cards.get(name).query));
+    for (const [name, card] of this.cards) {
+      if (!card.inView) continue;
+      // an answer over current values stands until now, and now moves
+      const moves = changed === null || changed.has(name) || card.query.frame.kind === "current";
+      if (!moves) continue;
+      card.show(until(card.query));
+      if (!card.query.filled) this.#fill(card);
+    }
     const unmet = [...this.cards.values()].filter((card) => rank(card.query.frame) === 0).length;
     say(byId("unmet-count"), String(unmet));
-    if (fresh) return this.arrange();
+    if (fresh) {
+      this.arrange();
+      return this.#revealed();
+    }
     const moves = this.order !== "name" || this.unmetOnly;
     if (moves && performance.now() - this.sortedAt > SORT_EVERY_MS && !this.#inUse()) this.arrange();
   }
@@ -64,6 +74,30 @@ export class Cards {
     const empty = byId("empty");
     empty.hidden = shown > 0;
     if (!shown) say(empty, all ? "No query is like that." : "No query is declared yet.");
+  }
+
+  /** Brings queries into view that have just been registered, as soon as they are there. */
+  reveal(names) {
+    this.awaited = new Set(names.map((name) => name.toLowerCase()));
+    this.#revealed();
+  }
+
+  #revealed() {
+    for (const card of this.cards.values()) {
+      if (!this.awaited.delete(card.query.key)) continue;
+      if (card.element.hidden) this.#showAll();
+      card.element.scrollIntoView({ block: "nearest" });
+      card.element.classList.add("fresh");
+      card.element.addEventListener("animationend", () => card.element.classList.remove("fresh"), { once: true });
+    }
+  }
+
+  /** No search and no filter. */
+  #showAll() {
+    byId("search").value = this.text = "";
+    this.unmetOnly = false;
+    byId("unmet").setAttribute("aria-pressed", "false");
+    this.arrange();
   }
 
   #asked(query) {
@@ -97,8 +131,13 @@ export class Cards {
     for (const { target, isIntersecting } of entries) {
       const { card } = target;
       card.seen(isIntersecting, this.until(card.query));
-      if (isIntersecting) this.fill(card.query, () => card.show(this.until(card.query), true));
+      if (isIntersecting) this.#fill(card);
     }
+  }
+
+  /** What was before the first point that is known. */
+  #fill(card) {
+    this.fill(card.query, () => card.show(this.until(card.query), true));
   }
 
   /** Cards do not move below a pointer or a reader's focus. */

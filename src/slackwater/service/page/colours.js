@@ -53,9 +53,3 @@ export function startColours() {
   dark.addEventListener("change", changed);
   apply(theme);
 }
-
-/** A picture that the service has drawn, as an address for an image; its colours follow the page's. */
-export function pictureAddress(svg) {
-  const query = isDark() ? "@media all" : "@media not all";
-  return `data:image/svg+xml,${encodeURIComponent(svg.replace("@media (prefers-color-scheme: dark)", query))}`;
-}

@@ -8,13 +8,15 @@ const LONGEST_WAIT_MS = 5_000;
 
 /** Splits a text of server-sent events into events, piece by piece. */
 export class EventParser {
-  #rest = "";
+  #pieces = [];
 
   /** The events that are complete with this piece. */
   *take(piece) {
-    this.#rest = (this.#rest + piece).replaceAll("\r\n", "\n");
-    const blocks = this.#rest.split("\n\n");
-    this.#rest = blocks.pop();
+    this.#pieces.push(piece);
+    // no line ends here, so no event does: a large frame is put together once and not with every piece of it
+    if (!piece.includes("\n")) return;
+    const blocks = this.#pieces.join("").replaceAll("\r\n", "\n").split("\n\n");
+    this.#pieces = [blocks.pop()];
     for (const block of blocks) {
       const event = { id: null, name: "message", data: "" };
       for (const line of block.split("\n")) {
@@ -23,7 +25,7 @@ export class EventParser {
         else if (field === "event") event.name = text;
         else if (field === "data") event.data += event.data ? `\n${text}` : text;
       }
-      if (event.data) yield event;
+      if (event.data || event.name === "end") yield event;
     }
   }
 }
@@ -35,6 +37,7 @@ export class EventParser {
 export async function follow({ seen, lost, back, ended = () => {}, after = null }) {
   let last = after;
   let wait = FIRST_WAIT_MS;
+  let asked = false;
   for (;;) {
     const stop = new AbortController();
     let silence = setTimeout(() => stop.abort(), SILENT_MS);
@@ -54,20 +57,29 @@ export async function follow({ seen, lost, back, ended = () => {}, after = null 
         clearTimeout(silence);
         silence = setTimeout(() => stop.abort(), SILENT_MS);
         for (const event of parser.take(value)) {
+          if (event.name === "end") return ended();
           if (event.name !== "frame") continue;
           const frame = JSON.parse(event.data);
           last = event.id ?? frame.number;
           wait = FIRST_WAIT_MS;
-          goesOn = seen(frame) !== false;
+          try {
+            goesOn = seen(frame) !== false;
+          } catch (error) {
+            // a mistake of the page is not a lost connection: it is told, and the next frame is taken
+            reportError(error);
+          }
         }
       }
       if (!goesOn) return ended();
-    } catch (error) {
-      if (!(error instanceof TypeError || error instanceof Error || error?.name === "AbortError")) throw error;
+    } catch {
+      // whatever it was, it is tried again
     } finally {
       clearTimeout(silence);
     }
-    if (refused && (await askForToken())) continue;
+    if (refused && !asked) {
+      asked = true;
+      if (await askForToken()) continue;
+    }
     lost(wait);
     await new Promise((resolve) => setTimeout(resolve, wait));
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);

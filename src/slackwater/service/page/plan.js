@@ -1,12 +1,13 @@
 /** The shared plan as a live picture: operators as a river, shedders as gates, queries where they end. */
 
 import { getJson, getText } from "./api.js";
-import { onColours, pictureAddress } from "./colours.js";
-import { compact, make, say, seconds, share } from "./format.js";
-import { costsOf, edgePath, flowsOf, rowsOf, shapeOf } from "./plan_layout.js";
+import { compact, say, seconds, share } from "./format.js";
+import { Picture } from "./picture.js";
+import { completed, costsOf, edgePath, flowsOf, rowsOf, shapeOf } from "./plan_layout.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const CHARACTER = 6.65;
+const NARROW_CHARACTER = 5.5;
 const NAMES = { stream: "stream", test: "filter", lookup: "lookup", python: "Python", members: "members" };
 
 export class Plan {
@@ -17,21 +18,21 @@ export class Plan {
     this.shape = "";
     this.version = null;
     this.svg = null;
-    this.drawn = "";
+    this.declared = null;
     this.streams = [];
     this.wanted = false;
     new ResizeObserver(() => this.svg && this.#build()).observe(this.place);
-    onColours(() => this.drawn && this.#picture(this.drawn));
   }
 
   /** Asks for the numbers and shows them; at most one question is under way. */
-  async refresh(version) {
+  async refresh({ frame, queries }) {
     if (this.wanted || document.hidden) return;
     this.wanted = true;
     try {
       const insight = await getJson("/api/statistics");
       const streams = insight.streams.filter((stream) => stream.measured && stream.operators.length);
-      if (streams.length) this.show(streams);
+      const { version } = frame;
+      if (streams.length) this.show(completed(streams, frame, queries));
       else if (this.version !== version) this.#picture(await getText("/api/plan?format=svg"));
       this.version = version;
     } catch {
@@ -52,16 +53,15 @@ export class Plan {
 
   /** The declared plan, while nothing is measured. */
   #picture(text) {
-    [this.drawn, this.svg, this.shape] = [text, null, ""];
-    const image = make("img", "declared");
-    image.alt = "The shared plan as it is declared";
-    image.src = pictureAddress(text);
-    this.place.replaceChildren(image);
-    say(this.note, "as declared; nothing is measured yet");
+    [this.svg, this.shape] = [null, ""];
+    this.declared ??= new Picture(this.place, "The shared plan as it is declared", "declared");
+    this.declared.show(text);
+    say(this.note, "as declared");
   }
 
   #build() {
-    this.drawn = "";
+    this.declared?.forget();
+    this.declared = null;
     const { rows, height } = rowsOf(this.streams);
     const width = Math.max(240, this.place.clientWidth - 2);
     this.svg = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" });
@@ -93,6 +93,7 @@ export class Plan {
     parts.gate.append(element("rect", { x: 0, y: 4, width: 14, height: 18, rx: 3 }), element("path", { d: "M4 8v10M7 8v10M10 8v10" }));
     parts.dot = group.appendChild(element("circle", { cx: 7, cy: 13, r: 5 }));
     const room = Math.floor((width - row.x - 92) / CHARACTER);
+    row.room = Math.floor((width - row.x - 94) / NARROW_CHARACTER);
     const label = element("text", { x: 22, y: 16, class: "label" });
     label.textContent = row.operator.label.length > room ? `${row.operator.label.slice(0, room - 1)}…` : row.operator.label;
     const title = element("title");
@@ -130,7 +131,7 @@ export class Plan {
       const costs = costsOf(stream, flows);
       const total = costs.reduce((sum, cost) => sum + (cost ?? 0), 0);
       const queries = new Map(stream.queries.map((query) => [query.query, query]));
-      const drops = new Map(stream.drops.flatMap((drop) => drop.point.members.map((name) => [name.toLowerCase(), drop])));
+      const drops = new Map(stream.drops.flatMap((drop) => drop.queries.map((name) => [name.toLowerCase(), drop])));
       known.set(stream.stream, { stream, flows, costs, total, queries, drops });
     }
     for (const row of this.rows) {
@@ -153,8 +154,12 @@ export class Plan {
       setWidth(parts.whole, flow.whole);
       setWidth(parts.kept, flow.kept);
     }
-    say(parts.gateSays, shed ? `lets pass ${share(operator.passes)}` : "");
-    say(parts.factsSay, (shed ? " · " : "") + facts(operator, stream).join(" · "));
+    const gate = shed ? `lets pass ${share(operator.passes)}` : "";
+    const known = facts(operator, stream);
+    // what does not fit before the bar is left out, the last first
+    while (known.length > 1 && [gate, ...known].join(" · ").length > row.room) known.pop();
+    say(parts.gateSays, gate);
+    say(parts.factsSay, (shed ? " · " : "") + known.join(" · "));
     say(parts.cost, operator.seconds === null ? "" : `${seconds(operator.seconds)} a row`);
     const part = costs[row.place] === null || !total ? 0 : costs[row.place] / total;
     parts.barFull.style.width = `${(56 * part).toFixed(1)}px`;
@@ -186,7 +191,10 @@ export class Plan {
 }
 
 function facts(operator, stream) {
-  if (operator.kind === "stream") return [`${compact(stream.rate)} rows a second`, `${compact(stream.size)} a batch`];
+  if (operator.kind === "stream") {
+    const rows = `${compact(stream.rate)} rows a second`;
+    return [rows, stream.size === null ? "not measured" : `${compact(stream.size)} a batch`];
+  }
   const { rows_in: before, rows_out: after } = operator;
   if (after === null || after === undefined) return [NAMES[operator.kind]];
   const own = before > 0 ? `selects ${share(after / before)}` : "";

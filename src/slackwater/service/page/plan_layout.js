@@ -8,10 +8,37 @@ const LEFT = 14;
 const MOST_LEAVES = 24;
 const MOST_OPERATORS = 120;
 
+/**
+ * Streams with all their queries: those that read a view, or a stream of which nothing is measured, are no part of
+ * the statistics, and stand at the stream itself.
+ */
+export function completed(streams, frame, queries) {
+  const known = new Map(streams.map((stream) => [stream.stream, stream]));
+  const missing = new Map(frame.streams.map((stream) => [stream.name, []]));
+  const told = new Set(streams.flatMap((stream) => stream.queries.map((query) => query.query)));
+  for (const { name, frame: query } of queries.values()) {
+    if (told.has(name)) continue;
+    const { contract, rate, error, suspended } = query;
+    missing.get(query.stream)?.push({ query: name, contract, rate: rate ?? 1, error, suspended });
+  }
+  return frame.streams.map(({ name, rows_per_second: rate }) => {
+    const stream = known.get(name) ?? { stream: name, measured: 0, rate, size: null, operators: [rootOf(name)], queries: [], drops: [] };
+    return { ...stream, queries: [...stream.queries, ...missing.get(name)] };
+  });
+}
+
+function rootOf(name) {
+  return { label: name, kind: "stream", parent: -1, rows_in: 1, rows_out: 1, seconds: null, passes: null, queries: [] };
+}
+
 /** What a picture is built from; as long as it is the same, only numbers change. */
 export function shapeOf(streams) {
   return JSON.stringify(
-    streams.map((stream) => [stream.stream, stream.operators.map((o) => [o.label, o.kind, o.parent, o.queries])]),
+    streams.map((stream) => [
+      stream.stream,
+      stream.operators.map((o) => [o.label, o.kind, o.parent, o.queries]),
+      stream.queries.map((query) => query.query),
+    ]),
   );
 }
 

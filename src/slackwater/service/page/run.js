@@ -37,6 +37,7 @@ export class Run {
     const changed = new Set();
     const turned = [];
     this.frame = frame;
+    if (frame.whole && frame.number < this.tide.number) this.tide.restart();
     this.tide.pushFrame(frame);
     const there = new Set(frame.queries.map((query) => query.name));
     const gone = frame.whole ? [...this.queries.keys()].filter((name) => !there.has(name)) : frame.dropped;
@@ -46,6 +47,8 @@ export class Run {
       if (known === undefined) {
         const query = new Query({ ...told, points: [] });
         query.take(told);
+        // a whole frame has the newest points of every query; one that comes later has all of them in its frames
+        query.filled = !frame.whole || told.points.length > 0;
         this.queries.set(told.name, query);
         this.set += 1;
       } else {
@@ -58,6 +61,7 @@ export class Run {
   }
 }
 
-function ofSeries(frame) {
+/** Which series the points of a frame are of. */
+export function ofSeries(frame) {
   return `${frame.column}\u0000${JSON.stringify(frame.keys)}`;
 }

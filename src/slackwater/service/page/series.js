@@ -21,7 +21,7 @@ export class Series {
     return this.points.at(-1);
   }
 
-  /** Adds a point; one of the same time replaces it, an older one is known already. */
+  /** Adds a point at its time, where it replaces one that is there: answers of a batch come in any order. */
   push(point) {
     const at = moment(point.at);
     const entry = {
@@ -33,10 +33,10 @@ export class Series {
       met: point.met,
       rate: point.rate,
     };
-    const last = this.last;
-    if (last && at < last.at) return;
-    if (last && at === last.at) this.points.pop();
-    this.points.push(entry);
+    let place = this.points.length;
+    while (place && this.points[place - 1].at > at) place -= 1;
+    const same = place > 0 && this.points[place - 1].at === at;
+    this.points.splice(same ? place - 1 : place, same ? 1 : 0, entry);
     // in one go, now and then: shifting at every point would move all of them each time
     if (this.points.length > this.room * 1.25) this.points = this.points.slice(-this.room);
     this.changed = true;
@@ -65,7 +65,9 @@ export class RecordedSeries extends Series {
     this.end = 0;
   }
 
+  /** Adds a point of a frame; frames come in order, and so must their points, or else they could not be found by frame. */
   add(point, frame) {
+    if (this.last && moment(point.at) < this.last.at) return;
     const before = this.points.length;
     this.push(point);
     if (this.points.length > before) this.frames.push(frame);
@@ -101,6 +103,20 @@ export class Tide {
     const { load, kept_load: kept, capacity, level } = moment_;
     this.rows.push({ at: moment(moment_.at), load, kept, capacity, level, rows: moment_.rows_per_second });
     if (this.rows.length > this.room * 1.25) this.rows = this.rows.slice(-this.room);
+  }
+
+  /** Puts moments before those that are there. */
+  before(moments) {
+    const first = this.rows[0]?.at ?? Infinity;
+    const older = new Tide(this.room);
+    for (const each of moments) if (moment(each.at) < first) older.push(each);
+    this.rows = [...older.rows, ...this.rows];
+    this.number = Math.max(this.number, older.number);
+  }
+
+  /** Another run tells now, whose frames are counted from the start. */
+  restart() {
+    this.number = -1;
   }
 
   /** The moment of a frame. */

@@ -1,6 +1,6 @@
 /** The tide line: the load as water against the capacity, and the level below it. */
 
-import { axis, times } from "./band.js";
+import { axis, STEPS, times } from "./band.js";
 import { colour, onColours } from "./colours.js";
 import { number, say, seconds, tick } from "./format.js";
 
@@ -68,7 +68,7 @@ export class TideLine {
       {
         ...this.#common(0),
         scales: { x: { time: true }, y: { range: (_c, _l, most) => [0, Math.max(1e-6, most ?? 0) * 1.12] } },
-        axes: [axis({ show: false }), axis({ size: 44, space: 34, values: (_c, splits) => splits.map(tick) })],
+        axes: [axis({ show: false, incrs: STEPS }), axis({ size: 44, space: 34, values: (_c, splits) => splits.map(tick) })],
         series: [
           {},
           { ...none, stroke: () => colour("shed-line"), width: 1.5 },
@@ -89,7 +89,7 @@ export class TideLine {
         ...this.#common(1),
         scales: { x: { time: true }, y: { range: (_c, _l, most) => [0, Math.max(1, most ?? 0) * 1.15] } },
         axes: [
-          axis({ size: 18, space: 90, values: times, grid: { show: false } }),
+          axis({ size: 18, space: 90, incrs: STEPS, values: times, grid: { show: false } }),
           axis({ size: 44, splits: (chart) => (chart.scales.y.max > 2.4 ? [0, Math.floor(chart.scales.y.max)] : [0, 1]) }),
         ],
         series: [
@@ -110,7 +110,8 @@ export class TideLine {
     return {
       width: Math.max(100, this.places[place].clientWidth),
       height: this.places[place].clientHeight,
-      padding: [4, 6, 0, 0],
+      // the chart above has no axis below it: half a line of room for its lowest number
+      padding: [4, 6, place === 0 ? 7 : 0, 0],
       legend: { show: false },
       cursor: {
         y: false,
@@ -130,6 +131,7 @@ export class TideLine {
     ctx.save();
     ctx.strokeStyle = colour("ink");
     ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.setLineDash([]);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);

@@ -1,0 +1,69 @@
+"""What another query set would do to load and errors, before it is there.
+
+Guarantee: what is known of the streams counts as it is; of queries that are new, what a trial has found, and
+where there was none, that their values scatter as much as their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from slackwater.plan.operators import OperatorNode, operators_of
+from slackwater.plan.slots import slots_of
+from slackwater.plan.tables import Plan
+from slackwater.planners.forecast import Forecast, Machine, forecast
+from slackwater.planners.level import SplitName
+from slackwater.planners.terms import StreamLoad, with_windows
+from slackwater.statistics.snapshot import StreamStatistics
+
+
+def previewed(
+    loads: Sequence[StreamLoad],
+    plan: Plan,
+    tried: Mapping[str, tuple[StreamStatistics, Plan]],
+    machine: Machine,
+    *,
+    split: SplitName = "minimax",
+) -> Forecast:
+    """The forecast under another plan; ``tried`` by stream: what a trial found, and the plan it ran."""
+    return forecast([under(load, plan, tried) for load in loads], machine, split=split)
+
+
+def under(load: StreamLoad, plan: Plan, tried: Mapping[str, tuple[StreamStatistics, Plan]]) -> StreamLoad:
+    """A stream as it is known, with the operators and slots of another plan."""
+    stream = load.statistics.stream
+    slots = slots_of(plan, stream, load.slots.unsampled)
+    nodes = operators_of(plan, stream, slots)
+    passed = _by_operator(load.nodes, load.statistics.passed)
+    queries = dict(load.statistics.queries)
+    if stream.lower() in tried:
+        found, trial = tried[stream.lower()]
+        other = slots_of(trial, stream, frozenset())
+        passed = _by_operator(operators_of(trial, stream, other), found.passed) | passed
+        queries = {**found.queries, **queries}
+    own = {place: passed[_name(node)] for place, node in enumerate(nodes) if _name(node) in passed}
+    ids = {slot.id for slot in slots.all}
+    statistics = replace(
+        load.statistics,
+        passed=own,
+        queries={name: known for name, known in queries.items() if name in plan.steps},
+        strata={slot: known for slot, known in load.statistics.strata.items() if slot in ids},
+    )
+    after = {name: w.after / len(w.members) for w in load.windows for name in w.members}
+    changed = with_windows(replace(load, plan=plan, nodes=nodes, slots=slots, statistics=statistics))
+    windows = tuple(
+        replace(w, after=sum(after.get(name, 0.0) for name in w.members)) for w in changed.windows
+    )
+    return replace(changed, windows=windows)
+
+
+def _by_operator(
+    nodes: Sequence[OperatorNode], passed: Mapping[int, float]
+) -> dict[tuple[object, ...], float]:
+    return {_name(nodes[place]): share for place, share in passed.items() if place < len(nodes)}
+
+
+def _name(node: OperatorNode) -> tuple[object, ...]:
+    """What an operator is, whatever its place."""
+    return (node.kind, node.prefix, node.table)

@@ -1,0 +1,250 @@
+"""Events on their way to webhooks: a thread for each address that has something to get, none for others.
+
+Whatever is not taken is tried again for as long as its alert is declared, ever more slowly. What waits for
+one address holds up no other, and nothing of it holds up the pipeline.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from slackwater.runtime.alerts.events import Event
+from slackwater.runtime.alerts.lanes import Lane
+from slackwater.runtime.alerts.outbox import Addresses, Kept, Outbox, mark_of
+from slackwater.runtime.alerts.webhook import TIMEOUT_S, Outcome, Webhook, retry_seconds
+from slackwater.runtime.clocks import Clocks
+
+WAITING_AT_MOST = 10_000
+"""Events that wait for one address; when there are more, the oldest are dropped and counted."""
+LOOK_S = 0.5
+"""How often a thread that waits looks at the clock."""
+JOIN_S = 2.0
+"""How long threads may take to notice that all is over; they are daemons."""
+
+logger = logging.getLogger(__name__)
+
+
+class Delivery:
+    """Sends what the outbox holds. What it knows is behind one lock, which is not held while it sends."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        clocks: Clocks,
+        *,
+        rng: random.Random | None = None,
+        timeout: float = TIMEOUT_S,
+        at_most: int = WAITING_AT_MOST,
+    ) -> None:
+        self.outbox = outbox
+        self._clocks = clocks
+        self._rng = rng or random.Random()
+        self._timeout = timeout
+        self._at_most = at_most
+        self._lanes: dict[str, Lane] = {}
+        self._addresses: Addresses = {}
+        self._changed = threading.Condition()
+        self._running = False
+        self._stopped = False
+        self._lost: dict[str, int] = {}
+
+    def open(self, step: int, addresses: Addresses) -> None:
+        """Go on with what was owed after the last committed step."""
+        with self._changed:
+            found = self.outbox.open(step)
+            self._addresses = addresses
+            self._owe(found)
+
+    def declare(self, addresses: Addresses) -> None:
+        """Alerts have changed: what waits goes to where they point now, and of dropped ones nowhere."""
+        with self._changed:
+            owed = {id(k): k for lane in self._lanes.values() for k in lane.events()}
+            self._addresses = addresses
+            for lane in self._lanes.values():
+                lane.put_back()
+                lane.queue.clear()
+            self._owe(sorted(owed.values(), key=lambda kept: (kept.step, kept.number)))
+            known = {url for urls in addresses.values() for url in urls}
+            self._lanes = {u: lane for u, lane in self._lanes.items() if u in known or lane.waiting}
+            self._changed.notify_all()
+
+    def admit(self, step: int, events: Sequence[Event]) -> None:
+        """The events of a step that has been committed."""
+        with self._changed:
+            self._owe(self.outbox.admit(step, events))
+
+    def _owe(self, kept: Sequence[Kept]) -> None:
+        for one in list(kept):
+            urls = self._addresses.get(one.event.alert.lower(), ())
+            missing = [url for url in urls if mark_of(url) not in one.taken]
+            for url in missing:
+                lane = self._lanes.setdefault(url, Lane(url, Webhook(url, self._timeout)))
+                if one is not lane.current:
+                    lane.queue.append(one)
+            if not missing:
+                self.outbox.discard(one)
+        for lane in self._lanes.values():
+            self._bound(lane)
+            self._attend(lane)
+
+    def _bound(self, lane: Lane) -> None:
+        dropped = 0
+        if lane.waiting > self._at_most:
+            lane.put_back()
+        while lane.queue and lane.waiting > self._at_most:
+            oldest = lane.queue.popleft()
+            alert = oldest.event.alert.lower()
+            self.outbox.took(oldest, lane.url, self._addresses.get(alert, ()))
+            self._lost[alert] = self._lost.get(alert, 0) + 1
+            dropped += 1
+        if dropped and not lane.overflowing:
+            lane.overflowing = True
+            logger.warning(
+                "%s does not take its events, and %d wait for it: from now on the oldest are dropped",
+                host_of(lane.url),
+                self._at_most,
+            )
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def deliver(self) -> int:
+        """Send what is due now, in this thread; how many attempts that took. For runs without threads."""
+        attempts = 0
+        for lane in list(self._lanes.values()):
+            while True:
+                with self._changed:
+                    kept = lane.next() if lane.due <= self._clocks.seconds() else None
+                    lane.busy = kept is not None
+                if kept is None:
+                    break
+                self._attempt(lane, kept)
+                attempts += 1
+            lane.webhook.close()
+        return attempts
+
+    def start(self) -> None:
+        """From now on what is owed is sent by threads."""
+        with self._changed:
+            self._running = True
+            for lane in self._lanes.values():
+                self._attend(lane)
+
+    def _attend(self, lane: Lane) -> None:
+        if self._running and lane.waiting and lane.thread is None:
+            name = f"slackwater-alerts-{host_of(lane.url)}"
+            lane.thread = threading.Thread(target=self._serve, args=(lane,), daemon=True, name=name)
+            lane.thread.start()
+
+    def _serve(self, lane: Lane) -> None:
+        while True:
+            with self._changed:
+                kept = lane.next()
+                if kept is None or not self._running:
+                    lane.thread = None
+                    self._changed.notify_all()
+                    break
+                left = lane.due - self._clocks.seconds()
+                if left > 0:
+                    self._changed.wait(min(left, LOOK_S))
+                    continue
+                lane.busy = True
+            self._attempt(lane, kept)
+        lane.webhook.close()
+
+    def _attempt(self, lane: Lane, kept: Kept) -> None:
+        attempt = kept.attempts[lane.url] = kept.attempts.get(lane.url, 0) + 1
+        outcome = lane.webhook.post(kept.event.body(attempt), kept.event.id)
+        with self._changed:
+            lane.busy = False
+            # the state may be another run's by now: what has just arrived is sent again by that one
+            if not self._stopped:
+                self._settle(lane, kept, outcome)
+            self._changed.notify_all()
+
+    def _settle(self, lane: Lane, kept: Kept, outcome: Outcome) -> None:
+        urls = self._addresses.get(kept.event.alert.lower(), ())
+        if outcome.kind == "taken":
+            if lane.failures:
+                logger.warning("%s takes events again, after %d attempts", host_of(lane.url), lane.failures)
+            lane.taken()
+            try:
+                self.outbox.took(kept, lane.url, urls)
+            except OSError as error:
+                # it has arrived, and a run that goes on sends it again at worst
+                logger.warning("cannot note that an event was taken: %s", error.strerror or error)
+            return
+        asked = retry_seconds(outcome.retry_after, self._clocks.now()) if outcome.retry_after else 0.0
+        lane.failed(outcome, self._clocks.seconds(), asked, self._rng)
+        if lane.failures == 1:
+            logger.warning(
+                "%s %s: what alerts have to tell it waits, and is tried again",
+                host_of(lane.url),
+                outcome.text,
+            )
+        if lane.url not in urls:
+            # its alert was dropped, or points elsewhere, while it was under way
+            lane.current = None
+
+    # --- looking and stopping --------------------------------------------------------------------
+
+    def waiting(self) -> dict[str, int]:
+        """By alert: events that some address has not taken."""
+        counts: dict[str, int] = {}
+        with self._changed:
+            owed = {id(kept): kept for lane in self._lanes.values() for kept in lane.events()}
+        for kept in owed.values():
+            name = kept.event.alert.lower()
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def lost(self) -> dict[str, int]:
+        """By alert: events that were dropped since the run was started, once for each address."""
+        with self._changed:
+            return dict(self._lost)
+
+    def trouble(self) -> dict[str, str]:
+        """By address: why it did not take the last event; those that did are not there."""
+        with self._changed:
+            return {
+                lane.url: f"{host_of(lane.url)} {lane.trouble}"
+                + (f", {lane.failures} times in a row" if lane.failures > 1 else "")
+                for lane in self._lanes.values()
+                if lane.trouble
+            }
+
+    def drain(self, seconds: float) -> bool:
+        """Wait until all is taken by those who take anything at present; whether it was in time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not any(lane.waiting and not lane.failures for lane in self._lanes.values()), seconds
+            )
+
+    def stop(self, grace: float = 0.0) -> None:
+        """Send no more, after some grace; what is under way is broken off, and sent again by the next run."""
+        if self._running:
+            self.drain(grace)
+        with self._changed:
+            self._running, self._stopped = False, True
+            threads = [lane.thread for lane in self._lanes.values() if lane.thread is not None]
+            self._changed.notify_all()
+            for lane in self._lanes.values():
+                if lane.thread is not None:
+                    lane.webhook.interrupt()
+        deadline = time.monotonic() + JOIN_S
+        for thread in threads:
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
+
+
+def host_of(url: str) -> str:
+    """Where an address points, for logs: the rest of it may be secret.
+
+    >>> host_of("https://ann:sesame@hooks.example:8443/T0/secret?token=1")
+    'https://hooks.example:8443'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

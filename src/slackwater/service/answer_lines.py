@@ -1,0 +1,179 @@
+"""Answers of a recording by query: where they are in its file, so that few are read of many."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from json.encoder import encode_basestring
+from typing import Any
+
+import numpy as np
+
+from slackwater.errors import SlackwaterError, StateError
+from slackwater.runtime.answers import Answer
+from slackwater.runtime.json_values import to_micros
+from slackwater.service.keeping import key_text
+from slackwater.service.lines import Lines
+from slackwater.service.watched import Asked
+
+LOOKED_AT = 200_000
+"""Answers of a query among which the newest of each group is looked for."""
+_NO_TIME = -(2**63)
+_QUERY, _COLUMN, _END, _AT = b'{"query":', b',"column":', b',"window_end":', b',"at":'
+_KEYS, _VALUE = b',"keys":', b',"value":'
+
+
+@dataclass
+class _Query:
+    """Where the answers of one query begin and end, and the times that they are for."""
+
+    starts: array[Any] = field(default_factory=lambda: array("Q"))
+    lengths: array[Any] = field(default_factory=lambda: array("I"))
+    times: array[Any] = field(default_factory=lambda: array("q"))
+    columns: array[Any] = field(default_factory=lambda: array("I"))
+    names: dict[bytes, int] = field(default_factory=dict)
+    """The columns, as JSON has their names, by number."""
+
+
+class AnswerLines:
+    """Looks answers up in a file of them. The file is gone through once, when somebody first asks."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._lock = threading.Lock()
+        self._queries: dict[bytes, _Query] | None = None
+
+    def answers(self, query: str, asked: Asked) -> list[Answer]:
+        """The newest answers that fit, oldest first."""
+        known = self._of(query)
+        if known is None:
+            return []
+        times = np.frombuffer(known.times, np.int64)
+        fits = np.ones(len(times), dtype=bool)
+        if asked.since is not None:
+            fits &= (times == _NO_TIME) | (times >= to_micros(asked.since))
+        if asked.until is not None:
+            fits &= (times == _NO_TIME) | (times <= to_micros(asked.until))
+        if asked.column is not None:
+            number = known.names.get(_json(asked.column))
+            if number is None:
+                return []
+            fits &= np.frombuffer(known.columns, np.uint32) == number
+        found: list[Answer] = []
+        for place in np.flatnonzero(fits)[::-1].tolist():
+            line = self._line(known, place)
+            if asked.keys and not _may_have(line, asked.keys):
+                continue
+            answer = self._read(line)
+            if _of_group(answer, asked.keys):
+                found.append(answer)
+            if len(found) >= asked.limit:
+                break
+        return found[::-1]
+
+    def latest(self, query: str, limit: int) -> list[Answer]:
+        """The newest answer of every column and group, the newest first; of those that came long ago none."""
+        known = self._of(query)
+        if known is None:
+            return []
+        found: dict[object, Answer] = {}
+        for place in range(len(known.starts) - 1, max(-1, len(known.starts) - 1 - LOOKED_AT), -1):
+            line = self._line(known, place)
+            group = (known.columns[place], _group_text(line))
+            if group not in found:
+                found[group] = self._read(line)
+                if len(found) >= limit:
+                    break
+        return list(found.values())
+
+    def count(self, query: str) -> int:
+        """How many answers a query has."""
+        known = self._of(query)
+        return 0 if known is None else len(known.starts)
+
+    def scan(self) -> Iterator[Answer]:
+        """All answers in the order in which they were given."""
+        for _, line in self._lines.scan():
+            yield self._read(line)
+
+    def _line(self, known: _Query, place: int) -> bytes:
+        start = known.starts[place]
+        return self._lines.between(start, start + known.lengths[place])
+
+    def _read(self, line: bytes) -> Answer:
+        try:
+            return Answer.from_json(line)
+        except (ValueError, KeyError, TypeError, SlackwaterError) as error:
+            raise StateError(
+                f"{self._lines.path} has a line that is no answer: {error}; the recording is damaged there"
+            ) from None
+
+    def _of(self, query: str) -> _Query | None:
+        with self._lock:
+            if self._queries is None:
+                self._queries = self._index()
+            return self._queries.get(_folded(_json(query)))
+
+    def _index(self) -> dict[bytes, _Query]:
+        found: dict[bytes, _Query] = {}
+        by_text: dict[bytes, _Query] = {}
+        for start, line in self._lines.scan():
+            middle = line.find(_COLUMN)
+            end = line.find(b',"window_start":', middle)
+            if not line.startswith(_QUERY) or middle < 0 or end < 0:
+                # no answer of ours; whoever asks for the answers beside it can still have these
+                continue
+            name = line[len(_QUERY) : middle]
+            known = by_text.get(name)
+            if known is None:
+                known = by_text[name] = found.setdefault(_folded(name), _Query())
+            known.starts.append(start)
+            known.lengths.append(len(line))
+            known.columns.append(known.names.setdefault(line[middle + len(_COLUMN) : end], len(known.names)))
+            known.times.append(_time_of(line, end))
+        return found
+
+
+def _time_of(line: bytes, after: int) -> int:
+    """The end of the window or the time that an answer is for, in microseconds; times have a fixed form."""
+    for name in (_END, _AT):
+        place = line.find(name, after) + len(name)
+        if line[place : place + 1] == b'"':
+            try:
+                text = line[place + 1 : line.index(b'"', place + 1)].decode()
+                return to_micros(datetime.fromisoformat(text))
+            except ValueError:
+                return _NO_TIME
+    return _NO_TIME
+
+
+def _json(text: str) -> bytes:
+    return encode_basestring(text).encode()
+
+
+def _folded(name: bytes) -> bytes:
+    return name.decode(errors="replace").lower().encode()
+
+
+def _may_have(line: bytes, keys: Mapping[str, str]) -> bool:
+    """Whether a line has the texts of some keys somewhere: most have not, and need not be read."""
+    # a text stands there as JSON has it, a list as it is
+    return all(_json(text)[1:-1] in line or text.encode() in line for text in keys.values())
+
+
+def _of_group(answer: Answer, keys: Mapping[str, str] | None) -> bool:
+    group = answer.group
+    return all(name in group and key_text(group[name]) == text for name, text in (keys or {}).items())
+
+
+def _group_text(line: bytes) -> bytes:
+    """What of a line is the same for all answers of a group."""
+    start = line.find(_KEYS)
+    if line.count(_VALUE) == 1:
+        return line[start : line.find(_VALUE)]
+    # a key or a value with fields of its own has one of that name
+    answer = Answer.from_json(line)
+    return repr(answer.keys).encode()

@@ -1,0 +1,164 @@
+"""The part of the API that changes a run: queries, contracts, alerts, the demo's sliders, audits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fastapi import APIRouter
+
+from slackwater.language.parse import parse, parse_one
+from slackwater.language.render import alter_query, drop_alert, drop_query
+from slackwater.language.statements import (
+    AnyStatement,
+    CreateAlert,
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    CreateView,
+    Explain,
+)
+from slackwater.service.api_models import Applied, Audit
+from slackwater.service.audit_job import AuditJob
+from slackwater.service.models import ContractWanted, Knobs, KnobsWanted, Preview, Statements
+from slackwater.service.problems import Refusal
+from slackwater.service.reading import find_query
+from slackwater.service.watched import Control, Watched
+
+WAITING_AT_MOST = 8
+WRONG: dict[int | str, dict[str, Any]] = {
+    401: {"description": "The token is missing or another one."},
+    404: {"description": "There is nothing of that name."},
+    409: {"description": "It cannot be done now, or not with a recording."},
+    422: {"description": "The SQL or the request is wrong; `line` and `column` say where."},
+    429: {"description": "Too many changes wait already."},
+}
+
+
+class Changes:
+    """One change at a time, and not too many that wait."""
+
+    def __init__(self, control: Control | None) -> None:
+        self._control = control
+        self._lock = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(WAITING_AT_MOST)
+
+    @contextmanager
+    def one(self) -> Iterator[Control]:
+        """The control, for one at a time."""
+        if self._control is None:
+            raise Refusal(409, "this is a recording: nothing in it can be changed")
+        if not self._waiting.acquire(blocking=False):
+            raise Refusal(
+                429, f"{WAITING_AT_MOST} changes wait already: try again", headers={"Retry-After": "2"}
+            )
+        try:
+            with self._lock:
+                yield self._control
+        finally:
+            self._waiting.release()
+
+
+def changing(watched: Watched, control: Control | None, audits: AuditJob) -> APIRouter:
+    """All that can be changed."""
+    api = APIRouter(prefix="/api", responses=WRONG)
+    changes = Changes(control)
+
+    def applied(sql: str) -> Applied:
+        with changes.one() as run:
+            names = [_name(statement) for statement in parse(sql)]
+            explained = run.apply(sql)
+            named = [name for name in names if name]
+            return Applied(applied=named, explained=explained, version=run.version)
+
+    @api.post("/queries", status_code=201, tags=["queries"])
+    def create(wanted: Statements) -> Applied:
+        """Create queries, and the views, tables and alerts beside them, from SQL: all of it or none."""
+        for statement in _some(wanted.sql):
+            allowed = CreateQuery | CreateView | CreateTable | CreateAlert | Explain
+            if not isinstance(statement, allowed):
+                raise statement.source.error(
+                    "only CREATE can be sent here",
+                    hint="PATCH alters a query, DELETE drops it; streams are declared before a run starts"
+                    if not isinstance(statement, CreateStream)
+                    else "streams are declared in the file, before the run starts",
+                )
+        return applied(wanted.sql)
+
+    @api.patch("/queries/{name}", tags=["queries"])
+    def alter(name: str, wanted: ContractWanted) -> Applied:
+        """Give a query another contract."""
+        sql = alter_query(find_query(watched, name).name, wanted.contract)
+        # no other statement may ride along behind a semicolon
+        parse_one(sql)
+        return applied(sql)
+
+    @api.delete("/queries/{name}", tags=["queries"])
+    def drop(name: str) -> Applied:
+        """Drop a query."""
+        return applied(drop_query(find_query(watched, name).name))
+
+    @api.post("/preview", tags=["queries"])
+    def preview(wanted: Statements) -> Preview:
+        """What statements would do to the plan, the load and the errors; nothing is changed."""
+        with changes.one() as run:
+            return run.preview(wanted.sql)
+
+    @api.post("/alerts", status_code=201, tags=["alerts"])
+    def create_alert(wanted: Statements) -> Applied:
+        """Create alerts from SQL."""
+        for statement in _some(wanted.sql):
+            if not isinstance(statement, CreateAlert):
+                raise statement.source.error("expected CREATE ALERT", hint="queries go to /api/queries")
+        return applied(wanted.sql)
+
+    @api.delete("/alerts/{name}", tags=["alerts"])
+    def end_alert(name: str) -> Applied:
+        """Drop an alert."""
+        found = watched.catalog().alerts.get(name.lower())
+        if found is None:
+            raise Refusal(404, f"there is no alert called {name}")
+        return applied(drop_alert(found.name))
+
+    @api.get("/knobs", tags=["demo"])
+    async def knobs() -> Knobs:
+        """The sliders of the demo."""
+        found = watched.knobs()
+        if found is None:
+            raise Refusal(404, "there are no sliders: this is no demo")
+        return found
+
+    @api.put("/knobs", tags=["demo"])
+    def turn(wanted: KnobsWanted) -> Knobs:
+        """Move the sliders of the demo."""
+        with changes.one() as run:
+            found = run.turn(wanted)
+        if found is None:
+            raise Refusal(404, "there are no sliders: this is no demo")
+        return found
+
+    @api.get("/audit", tags=["audit"])
+    async def audit() -> Audit:
+        """The last audit of the recording: whether intervals held the truth."""
+        return audits.told()
+
+    @api.post("/audit", status_code=202, tags=["audit"])
+    def begin_audit() -> Audit:
+        """Replay the recording exactly, beside the run and behind it, and compare."""
+        return audits.begin()
+
+    return api
+
+
+def _some(sql: str) -> Sequence[AnyStatement]:
+    """Statements; raises where there is none."""
+    found = parse(sql)
+    if not found:
+        raise Refusal(422, "expected a statement, found none", hint="CREATE QUERY name AS SELECT …")
+    return found
+
+
+def _name(statement: AnyStatement) -> str | None:
+    return None if isinstance(statement, Explain) else statement.name

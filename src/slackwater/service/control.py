@@ -1,0 +1,209 @@
+"""What can be changed in a run that goes on, and what a change would do before it is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slackwater.errors import SlackwaterError
+from slackwater.language.contracts import Drift, Error, Precision
+from slackwater.language.parse import parse
+from slackwater.language.statements import AlterQuery, CreateStream, Drop, Explain
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.explain import explain
+from slackwater.plan.layout import extend
+from slackwater.plan.tables import Plan
+from slackwater.planners.forecast import Forecast, QueryForecast, forecast
+from slackwater.planners.preview import previewed
+from slackwater.runtime.insight import Glimpse
+from slackwater.runtime.session import Session
+from slackwater.runtime.trial import registering, tried
+from slackwater.service.models import Knobs, KnobsWanted, Predicted, Preview
+from slackwater.service.watched import Dials
+from slackwater.spark.check import check_with_spark
+from slackwater.statistics.snapshot import StreamStatistics
+
+TASTING_S = 4.0
+"""How long rows are waited for that a new query is tried on."""
+HARMED = 20
+"""Other queries that are told what would become of them."""
+Tried = dict[str, tuple[StreamStatistics, Plan]]
+
+
+@dataclass
+class LiveControl:
+    """Changes of a session that runs."""
+
+    session: Session
+    look: Callable[[], Glimpse | None] = lambda: None
+    """What is known of the load at this moment."""
+    dials: Dials | None = None
+
+    @property
+    def version(self) -> int:
+        """Of the query set."""
+        return self.session.engine.versions.latest
+
+    def apply(self, sql: str) -> list[str]:
+        """Statements, all or none."""
+        return self.session.sql(sql)
+
+    def turn(self, wanted: KnobsWanted) -> Knobs | None:
+        """Move the sliders of the demo."""
+        return self.dials.turn(wanted) if self.dials is not None else None
+
+    def preview(self, sql: str) -> Preview:
+        """What statements would do; nothing is changed."""
+        before = self.session.catalog
+        after, altered, dropped = _applied(before, sql)
+        plan = extend(self.session.plan, after)
+        check_with_spark(self.session.engine.executor, extend(Plan(), after))
+        created = [s.name for n, s in after.queries.items() if n not in before.queries]
+        notes: list[str] = []
+        found = self._forecasts(plan, created, self.look(), notes)
+        now, then = found if found is not None else (None, None)
+        fresh = {name.lower() for name in (*created, *altered)}
+        return Preview(
+            creates=[d.name for n, d in after.declared.items() if n not in before.declared],
+            alters=altered,
+            drops=dropped,
+            plan=explain(plan),
+            plan_svg=explain(plan, "svg"),
+            queries=_predicted(after, fresh, now, then, notes),
+            load=_finite(then.load) if then is not None else None,
+            load_before=_finite(now.load) if now is not None else None,
+            capacity=_finite(then.capacity) if then is not None else None,
+            level=_finite(then.level) if then is not None else None,
+            level_before=_finite(now.level) if now is not None else None,
+            notes=notes,
+        )
+
+    def _forecasts(
+        self, plan: Plan, created: list[str], glimpse: Glimpse | None, notes: list[str]
+    ) -> tuple[Forecast, Forecast] | None:
+        """As things are, and as they would be; None where nothing has been measured."""
+        loads = [x for x in glimpse.with_windows() if x.statistics.batches] if glimpse is not None else []
+        if glimpse is None or not loads:
+            notes.append("Nothing has been measured yet, so that no error can be predicted.")
+            return None
+        found = self._tried(plan, created, {x.statistics.stream.lower() for x in loads}, notes)
+        now = forecast(loads, glimpse.machine)
+        return now, previewed(loads, plan, found, glimpse.machine)
+
+    def _tried(self, plan: Plan, created: list[str], measured: set[str], notes: list[str]) -> Tried:
+        """What a trial of new queries finds, by stream."""
+        by_stream: dict[str, list[str]] = {}
+        for name in created:
+            step = plan.catalog.queries[name.lower()]
+            if not step.current and step.stream.lower() in measured:
+                by_stream.setdefault(step.stream.lower(), []).append(name)
+        found: Tried = {}
+        session = self.session
+        assert session.spark is not None
+        for stream, names in by_stream.items():
+            rows = session.engine.tasting.ask(stream, TASTING_S)
+            if rows is None:
+                notes.append(
+                    f"No rows of {plan.catalog.streams[stream].name} came within {TASTING_S:g} seconds to "
+                    "try it on: values are taken to scatter as much as their mean."
+                )
+                continue
+            prepare = registering(session.scalars, plan.catalog.functions.aggregates)
+            try:
+                known = tried(session.spark, plan.catalog, stream, names, rows, prepare)
+            except SlackwaterError as error:
+                notes.append(f"It could not be tried on rows of the stream: {error}")
+                continue
+            if known is not None:
+                alone = _only(plan.catalog, names)
+                found[stream] = (known, extend(Plan(), alone))
+                notes.append(f"Tried on {rows.num_rows:,} rows that have just come.")
+        return found
+
+
+def _applied(catalog: Catalog, sql: str) -> tuple[Catalog, list[str], list[str]]:
+    """The catalog after statements, and the names of what they alter and drop."""
+    altered, dropped = [], []
+    for statement in parse(sql):
+        if isinstance(statement, CreateStream) or (
+            isinstance(statement, Drop) and statement.kind == "stream"
+        ):
+            raise statement.source.error(
+                "streams are declared and dropped before the run starts",
+                hint="stop, change the file, and run again",
+            )
+        catalog = catalog.apply(statement)
+        if isinstance(statement, AlterQuery):
+            altered.append(statement.name)
+        elif isinstance(statement, Drop):
+            dropped.append(statement.name)
+        elif isinstance(statement, Explain):
+            continue
+    return catalog, altered, dropped
+
+
+def _only(catalog: Catalog, names: list[str]) -> Catalog:
+    """A catalog that publishes these queries alone, with all that they read."""
+    wanted = {name.lower() for name in names}
+    statements = [d for n, d in catalog.declared.items() if n in wanted or n not in catalog.queries]
+    found = Catalog(functions=catalog.functions)
+    for statement in statements:
+        try:
+            found = found.apply(statement)
+        except SlackwaterError:
+            # it reads a query that is left out, or watches one
+            continue
+    return found
+
+
+def _predicted(
+    catalog: Catalog, fresh: set[str], now: Forecast | None, then: Forecast | None, notes: list[str]
+) -> list[Predicted]:
+    """The queries of a change first, then those that it would harm most."""
+    before = {q.query.lower(): q for q in now.queries} if now is not None else {}
+    after = {q.query.lower(): q for q in then.queries} if then is not None else {}
+    own = [_one(catalog, name, before.get(name), after.get(name), True, notes) for name in sorted(fresh)]
+    harmed = [
+        (after[name].error - before[name].error, name)
+        for name in after
+        if name not in fresh and name in before and after[name].error > before[name].error
+    ]
+    others = [
+        _one(catalog, name, before[name], after[name], False, notes)
+        for _, name in sorted(harmed, reverse=True)[:HARMED]
+    ]
+    return own + others
+
+
+def _one(
+    catalog: Catalog,
+    name: str,
+    before: QueryForecast | None,
+    after: QueryForecast | None,
+    fresh: bool,
+    notes: list[str],
+) -> Predicted:
+    contract = catalog.contracts[name]
+    step = catalog.queries[name]
+    error = _finite(after.error) if after is not None else None
+    if isinstance(contract, Precision):
+        notes.append(f"{step.name}: intervals are at most {contract.width:g} wide, whatever the load.")
+    elif isinstance(contract, Drift):
+        notes.append(f"{step.name}: answers stand until they have probably drifted; nothing of it is shed.")
+    elif after is None and isinstance(contract, Error) and step.current:
+        notes.append(f"{step.name}: current values are not sampled.")
+    return Predicted(
+        query=step.name,
+        contract=str(contract),
+        fresh=fresh,
+        rate=after.rate if after is not None else None,
+        error=error,
+        error_before=_finite(before.error) if before is not None else None,
+        met=after.met if after is not None else None,
+        suspended=after.suspended if after is not None else False,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,149 @@
+"""Server-sent events: what has come since, for any number of readers, each at its own pace.
+
+The bytes of an event are made once. A reader that is slow is sent what is still kept when it is ready again,
+or a whole frame: nobody waits for it, and nothing is kept for it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from slackwater.service.keeping import AnswerKeeper
+from slackwater.service.problems import Refusal
+from slackwater.service.watched import Watched
+
+READERS_AT_MOST = 1_000
+QUIET_S = 10.0
+"""After so long without an event a comment is sent, so that a reader that is gone is noticed."""
+AT_A_TIME = 200
+"""Frames that are sent at once to a reader that comes back."""
+MEDIA_TYPE = "text/event-stream"
+KEEP_ALIVE = b": still here\n\n"
+
+
+def event(name: str, number: int, data: bytes) -> bytes:
+    """One event on the wire.
+
+    >>> event("frame", 3, b"{}")
+    b'event: frame\\nid: 3\\ndata: {}\\n\\n'
+    """
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, data)
+
+
+def number_of(frame: bytes) -> int:
+    """The number of a frame that is JSON: its first field.
+
+    >>> number_of(b'{"number":42,"at":"2026"}')
+    42
+    """
+    return int(frame[len(b'{"number":') : frame.index(b",")])
+
+
+@dataclass
+class Readers:
+    """All who listen; lives in the loop of the server, and is woken from other threads."""
+
+    count: int = 0
+    sent: int = 0
+    """Events so far, of all readers."""
+    _loop: asyncio.AbstractEventLoop | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: bool = False
+
+    def attach(self) -> None:
+        """Called once in the loop of the server."""
+        self._loop = asyncio.get_running_loop()
+
+    def wake(self) -> None:
+        """Something has come; may be called from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def close(self) -> None:
+        """Nothing more will come: readers are let go."""
+        self._closed = True
+        self.wake()
+
+    def check(self) -> None:
+        """Raises where there are too many."""
+        if self.count >= READERS_AT_MOST:
+            raise Refusal(
+                503,
+                f"{READERS_AT_MOST:,} readers listen already, which is the most",
+                headers={"Retry-After": "10"},
+            )
+
+    async def follow(
+        self, news: Callable[[], list[bytes]], ended: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        """What ``news`` has whenever it has some, until ``ended``."""
+        self.count += 1
+        try:
+            while True:
+                waiting = self._news
+                found = news()
+                if found:
+                    self.sent += len(found)
+                    yield b"".join(found)
+                    continue
+                if self._closed or ended():
+                    return
+                try:
+                    async with asyncio.timeout(QUIET_S):
+                        await waiting.wait()
+                except TimeoutError:
+                    yield KEEP_ALIVE
+        finally:
+            self.count -= 1
+
+
+def frames_for(watched: Watched, after: int | None) -> Callable[[], list[bytes]]:
+    """Frames for one reader: a whole one first, unless it has seen a recent one; then what has changed."""
+    position = after
+    recorded = watched.frame().mode == "recorded"
+    over = False
+
+    def news() -> list[bytes]:
+        nonlocal position, over
+        if recorded and position is None:
+            position = 0
+        elif position is None or not watched.kept_from() - 1 <= position <= watched.number:
+            # number and picture are of one moment: the whole frame says which
+            whole = watched.whole()
+            position = number_of(whole)
+            return [event("frame", position, whole)]
+        found = [] if position >= watched.number else list(watched.frames(position, AT_A_TIME))
+        if found:
+            position = number_of(found[-1])
+        events = [event("frame", number_of(frame), frame) for frame in found]
+        if recorded and not found and not over:
+            over = True
+            events.append(event("end", position, b"{}"))
+        return events
+
+    return news
+
+
+def answers_for(keeper: AnswerKeeper, query: str | None, after: int | None) -> Callable[[], list[bytes]]:
+    """Answers for one reader, from now on or from after a number; what was not kept is said to be lost."""
+    position = keeper.number if after is None else after
+
+    def news() -> list[bytes]:
+        nonlocal position
+        if position >= keeper.number:
+            # another run may have begun its numbers anew
+            position = min(position, keeper.number)
+            return []
+        newest = keeper.number
+        parts, lost = keeper.after(position, query)
+        position = newest if not parts else max(newest, parts[-1].number)
+        events = [event("lost", position, b'{"parts":%d}' % lost)] if lost else []
+        return [*events, *(event("answers", part.number, part.json(query)) for part in parts)]
+
+    return news

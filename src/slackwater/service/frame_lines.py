@@ -1,0 +1,176 @@
+"""The frames of a recording, read back: an index of lines, the tide line, and frames thinned out for a page.
+
+What a page can hold is bounded. Of a long recording neighbouring frames are put together until there are at
+most 3,600 of them and about 64 MB, and of each query every second point is sent, or every third, and so on,
+until there are at most 400,000 points in all.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from slackwater.runtime.json_values import from_micros, to_micros
+from slackwater.service.folding import KEPT_POINTS, fold, joined, moment_of
+from slackwater.service.lines import Lines
+from slackwater.service.models import Frame, Moment, QueryFrame
+
+SENT_FRAMES = 3_600
+SENT_BYTES = 64 * 2**20
+SENT_POINTS = 400_000
+_ALL = 2**31
+_LOOKED_BACK = 600
+"""Lines behind the last one whose points are those of the newest frame."""
+_QUERIES = b',"queries":['
+_POINT = b'"low":'
+_NUMBERS = ("load", "kept_load", "capacity", "level", "rows_per_second", "lag_seconds")
+
+
+class FrameLines:
+    """Frames by their place in the recording: the first is number 1, whatever number it had in the run.
+
+    Lines that cannot be read are passed over, and so are those after them up to the next whole frame:
+    ``lost`` says how many.
+    """
+
+    def __init__(self, lines: Lines) -> None:
+        self.lost = 0
+        self._lines = lines
+        self._starts = array("Q")
+        self._lengths = array("Q")
+        self._whole = bytearray()
+        self._at = array("q")
+        self._numbers = {name: array("d") for name in _NUMBERS}
+        self._points = 0
+        self._index()
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def _index(self) -> None:
+        known = False
+        for start, line in self._lines.scan():
+            head = _head(line)
+            if head is None or not (known or head.whole):
+                known = False
+                self.lost += 1
+                continue
+            known = True
+            self._starts.append(start)
+            self._lengths.append(len(line))
+            self._whole.append(head.whole)
+            self._at.append(to_micros(head.at))
+            moment = moment_of(head)
+            for name, column in self._numbers.items():
+                value = getattr(moment, name)
+                column.append(math.nan if value is None else value)
+            self._points += line.count(_POINT)
+
+    @property
+    def together(self) -> int:
+        """How many lines are put together to one frame that is sent."""
+        largest = max(self._lengths, default=0)
+        # lines that are put together have every query: each is as large as a whole one
+        too_large = len(self) * largest / SENT_BYTES if sum(self._lengths) > SENT_BYTES else 0
+        return max(1, math.ceil(len(self) / SENT_FRAMES), math.ceil(too_large))
+
+    def moments(self, limit: int) -> list[Moment]:
+        """The tide line: the newest moments, oldest first."""
+        return [self._moment(place) for place in range(max(0, len(self) - limit), len(self))]
+
+    def thinned_moments(self, most: int) -> list[Moment]:
+        """The tide line of all of the recording; of neighbours the one with the largest load stays."""
+        step = max(1, math.ceil(len(self) / most))
+        loads, levels = self._numbers["load"], self._numbers["level"]
+
+        def worse(place: int) -> tuple[float, float]:
+            return levels[place], 0.0 if math.isnan(loads[place]) else loads[place]
+
+        parts = (range(start, min(start + step, len(self))) for start in range(0, len(self), step))
+        return [self._moment(max(part, key=worse)) for part in parts]
+
+    def newest(self) -> Frame | None:
+        """The run at the end of the recording, whole."""
+        state = None
+        for place, frame in self._frames(self._whole_before(max(0, len(self) - _LOOKED_BACK)), len(self)):
+            state = _numbered(fold(state, frame, KEPT_POINTS), place)
+        return state
+
+    def sent(self, after: int = 0) -> Iterator[bytes]:
+        """JSON of the frames that follow a number, oldest first; the very first of the recording is whole."""
+        step = self.together
+        thin = _Thin(math.ceil(self._points / SENT_POINTS))
+        pending: Frame | None = None
+        for place, frame in self._frames(after, len(self), known=after > 0):
+            frame = _numbered(thin.out(frame), place)
+            pending = frame if pending is None else joined(pending, frame, _ALL)
+            if (place + 1) % step == 0:
+                yield pending.model_dump_json().encode()
+                pending = None
+        if pending is not None:
+            yield pending.model_dump_json().encode()
+
+    def _frames(self, start: int, end: int, *, known: bool = False) -> Iterator[tuple[int, Frame]]:
+        """Frames with their places; ``known`` says whether what the first one leaves out is known."""
+        for place in range(start, end):
+            begins = self._starts[place]
+            try:
+                frame = Frame.model_validate_json(self._lines.between(begins, begins + self._lengths[place]))
+            except ValidationError:
+                known = False
+                continue
+            known = known or frame.whole
+            if known:
+                yield place, frame
+
+    def _whole_before(self, place: int) -> int:
+        """The last whole frame at a place or before it."""
+        found = self._whole.rfind(1, 0, place + 1)
+        return max(0, found)
+
+    def _moment(self, place: int) -> Moment:
+        numbers: dict[str, Any] = {
+            name: None if math.isnan(column[place]) else column[place]
+            for name, column in self._numbers.items()
+        }
+        return Moment(number=place + 1, at=from_micros(self._at[place]), **numbers)
+
+
+class _Thin:
+    """Leaves every query one point of so many."""
+
+    def __init__(self, every: int) -> None:
+        self._every = max(1, every)
+        self._seen: dict[str, int] = {}
+
+    def out(self, frame: Frame) -> Frame:
+        if self._every == 1:
+            return frame
+        return frame.model_copy(update={"queries": [self._query(query) for query in frame.queries]})
+
+    def _query(self, query: QueryFrame) -> QueryFrame:
+        seen = self._seen.get(query.name, 0)
+        self._seen[query.name] = seen + len(query.points)
+        kept = query.points[-seen % self._every :: self._every]
+        return query.model_copy(update={"points": kept})
+
+
+def _head(line: bytes) -> Frame | None:
+    """A frame without its queries: these are most of it, and are not needed for the index."""
+    end = line.find(_QUERIES)
+    if end < 0 or not line.endswith(b"}"):
+        return None
+    try:
+        fields = from_json(line[:end] + b"}")
+        return Frame.model_validate({**fields, "queries": [], "dropped": [], "agents": [], "alerts": []})
+    except (ValidationError, ValueError, TypeError):
+        return None
+
+
+def _numbered(frame: Frame, place: int) -> Frame:
+    return frame.model_copy(update={"number": place + 1, "mode": "recorded"})

@@ -1,0 +1,259 @@
+"""Frames: the run at one moment, made of what was captured; only what has changed since the frame before."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal
+
+from slackwater.plan.catalog import Catalog
+from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.bounds.shown import AgentsShown
+from slackwater.runtime.insight import Insight, QueryInsight
+from slackwater.runtime.json_values import from_micros, json_text
+from slackwater.runtime.status import QueryStatus, Status, StreamStatus
+from slackwater.service.loads import query_loads
+from slackwater.service.models import (
+    AgentFrame,
+    AgentsFrame,
+    AlertFrame,
+    Frame,
+    Knobs,
+    Mode,
+    Phase,
+    Point,
+    QueryFrame,
+    StreamFrame,
+    WidthFrame,
+)
+from slackwater.service.shown import Shown, take_all
+
+POINTS_IN_ALL = 20_000
+"""Points that a whole frame has of all queries; a reader can ask for more of one."""
+
+
+@dataclass(frozen=True)
+class Moving:
+    """All of a run that a frame is made of, beside its answers."""
+
+    at: datetime
+    phase: Phase
+    version: int
+    catalog: Catalog
+    status: Status
+    insight: Insight
+    level: float
+    agents: Sequence[AgentsShown] = ()
+    alerts: Sequence[AlertFrame] = ()
+    knobs: Knobs | None = None
+    message: str = ""
+
+
+@dataclass
+class Framer:
+    """Makes one frame after the other; used by one thread."""
+
+    mode: Mode = "live"
+    number: int = 0
+    shown: dict[str, Shown] = field(default_factory=dict)
+    _before: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By query: what the last frame says of it, beside its points."""
+    _catalog: Catalog | None = None
+    _declared: list[dict[str, Any]] = field(default_factory=list)
+    """By query: what its declaration says; made once for each catalog."""
+    _loads: tuple[Insight, dict[str, float]] = field(default_factory=lambda: (Insight(), {}))
+    """What was known of the load, and by query its part of it."""
+
+    def frame(self, moving: Moving, batches: Sequence[AnswerBatch]) -> Frame:
+        """The next frame, with the queries that have changed."""
+        self.number += 1
+        if moving.catalog is not self._catalog:
+            self._catalog, self._declared = moving.catalog, _declared(moving.catalog)
+        names = {declared["name"] for declared in self._declared}
+        dropped = [name for name in self.shown if name not in names]
+        for name in dropped:
+            del self.shown[name]
+            self._before.pop(name, None)
+        for name in names - self.shown.keys():
+            self.shown[name] = Shown(name)
+        told = take_all(self.shown, batches)
+        queries = []
+        for said in self._queries(moving):
+            name = said["name"]
+            shown = self.shown[name]
+            if name in told or self._before.get(name) != said:
+                self._before[name] = said
+                queries.append(QueryFrame.model_construct(**said, points=shown.fresh))
+            shown.fresh = []
+        return self._made(moving, queries, whole=False, dropped=dropped)
+
+    def whole(self, moving: Moving) -> Frame:
+        """The same moment, with all queries and the newest points of each."""
+        room = max(2, POINTS_IN_ALL // max(1, len(self.shown)))
+        queries = [
+            QueryFrame.model_construct(**said, points=_newest(self.shown[name].points, room))
+            for name, said in self._before.items()
+        ]
+        return self._made(moving, queries, whole=True)
+
+    def _made(
+        self, moving: Moving, queries: list[QueryFrame], *, whole: bool, dropped: Iterable[str] = ()
+    ) -> Frame:
+        measured = [stream for stream in moving.insight.streams if stream.measured]
+        return Frame.model_construct(
+            number=self.number,
+            at=moving.at,
+            mode=self.mode,
+            phase=moving.phase,
+            whole=whole,
+            version=moving.version,
+            message=moving.message,
+            load=_short(sum(s.load for s in measured)) if measured else None,
+            kept_load=_short(sum(s.kept_load for s in measured)) if measured else None,
+            capacity=_short(moving.insight.capacity) if measured else None,
+            level=_short(moving.level) or 0.0,
+            streams=[_stream(s) for s in moving.status.streams],
+            queries=queries,
+            dropped=list(dropped),
+            agents=[_agents(a) for a in moving.agents],
+            alerts=list(moving.alerts),
+            knobs=moving.knobs,
+        )
+
+    def _queries(self, moving: Moving) -> Iterator[dict[str, Any]]:
+        """What there is to say of each query, beside its points."""
+        status = {query.name: query for query in moving.status.queries}
+        known = {q.query: q for stream in moving.insight.streams for q in stream.queries}
+        if moving.insight is not self._loads[0]:
+            self._loads = (moving.insight, query_loads(moving.insight))
+        loads = self._loads[1]
+        for declared in self._declared:
+            name = declared["name"]
+            yield {
+                **declared,
+                **_of_status(status.get(name)),
+                **_of_answers(self.shown[name], known.get(name)),
+                "load": _short(loads.get(name)),
+            }
+
+
+def _declared(catalog: Catalog) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name, step in catalog.queries.items():
+        kind: Literal["windows", "rows", "current"] = "windows" if step.aggregates else "rows"
+        found.append(
+            {
+                "name": step.name,
+                "stream": step.stream,
+                "contract": str(catalog.contracts[name]),
+                "kind": "current" if step.current else kind,
+                "columns": [output.name for output in step.outputs],
+            }
+        )
+    return found
+
+
+def _of_status(status: QueryStatus | None) -> dict[str, Any]:
+    if status is None:
+        return {"answers": 0, "missed": 0, "evaluated": 0}
+    return {"answers": status.answers, "missed": status.missed, "evaluated": status.evaluated}
+
+
+def _of_answers(shown: Shown, insight: QueryInsight | None) -> dict[str, Any]:
+    last = shown.last
+    said = {
+        "groups": shown.groups,
+        "how": last.how if last is not None else None,
+        "met": shown.met,
+        "error": _short(shown.error),
+        "column": shown.column,
+        "keys": {name: _plain(value) for name, value in shown.keys.items()},
+        "last_text": shown.text,
+    }
+    if insight is not None:
+        return said | {
+            "rate": _short(insight.rate),
+            "expected_error": _short(insight.error),
+            "suspended": insight.suspended,
+        }
+    return said | {
+        "rate": last.rate if last is not None else None,
+        "expected_error": None,
+        "suspended": last is not None and last.how == "suspended",
+    }
+
+
+def _newest(points: deque[Point], room: int) -> list[Point]:
+    return list(islice(points, max(0, len(points) - room), None))
+
+
+def _stream(status: StreamStatus) -> StreamFrame:
+    return StreamFrame.model_construct(
+        name=status.name,
+        state=status.state,
+        batch=status.batch,
+        rows=status.rows,
+        rows_per_second=_short(status.rate) or 0.0,
+        lag_seconds=_short(status.lag_s),
+        batch_seconds=_short(status.batch_ms / 1000) if status.batch_ms is not None else None,
+        late=status.late,
+        unreadable=status.unreadable,
+        watermark=status.watermark,
+        progress=_short(status.progress),
+        kept=_short(status.kept) or 0.0,
+        level=_short(status.level) or 0.0,
+        updates=status.updates,
+        updates_per_second=_short(status.update_rate) if status.updates is not None else None,
+    )
+
+
+def _agents(shown: AgentsShown) -> AgentsFrame:
+    return AgentsFrame.model_construct(
+        stream=shown.stream,
+        there=shown.there,
+        known=shown.known,
+        keys=shown.keys,
+        updates_per_second=_short(shown.updates_per_second) or 0.0,
+        grants_per_second=_short(shown.grants_per_second) or 0.0,
+        offered_per_second=_short(shown.offered_per_second),
+        late=shown.late,
+        agents=[
+            AgentFrame.model_construct(
+                name=agent.name,
+                there=not agent.away_since,
+                keys=agent.keys,
+                updates=agent.updates,
+                offered_per_second=_short(agent.offered_per_second),
+                since=from_micros(agent.away_since) if agent.away_since else None,
+            )
+            for agent in shown.agents
+        ],
+        widths=[
+            WidthFrame.model_construct(
+                query=w.query,
+                column=w.column,
+                smallest=_short(w.smallest),
+                median=_short(w.median),
+                largest=_short(w.largest),
+                used=_short(w.used),
+                allowed=w.allowed,
+            )
+            for w in shown.widths
+        ],
+    )
+
+
+def _short(value: float | None) -> float | None:
+    """Six digits, so that what has hardly moved is no change; null for what JSON cannot hold."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.6g}")
+
+
+def _plain(value: Any) -> Any:
+    """A group key as JSON has it."""
+    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')

@@ -1,0 +1,227 @@
+"""A run, to be looked at: one frame each second, made beside the pipeline and not by it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slackwater.language.statements import ExplainFormat
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.explain import explain
+from slackwater.runtime.answers import Answer
+from slackwater.runtime.insight import Insight
+from slackwater.runtime.session import Session
+from slackwater.runtime.status import Status
+from slackwater.service.alerting import alert_frames
+from slackwater.service.capture import Capture
+from slackwater.service.control import LiveControl
+from slackwater.service.folding import moment_of
+from slackwater.service.frame_log import FrameLog
+from slackwater.service.framing import Framer, Moving
+from slackwater.service.keeping import AnswerKeeper
+from slackwater.service.models import Frame, Knobs, Moment, Phase
+from slackwater.service.watched import Asked, Dials
+
+EVERY_S = 1.0
+MOMENTS = 3_600
+FRAME_BYTES = 16 * 2**20
+"""Of frames that are kept for readers who come back: the newest that fit."""
+SPARING = 20.0
+"""What is known of the load is worked out every so many times as long as that takes."""
+logger = logging.getLogger(__name__)
+
+
+class Live:
+    """A session that runs, as `Watched`. Make it before `Session.start`, and `start` it after."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        dials: Dials | None = None,
+        record: Path | None = None,
+        every: float = EVERY_S,
+    ) -> None:
+        self.session = session
+        self.dials = dials
+        self.keeper = AnswerKeeper()
+        self._every = every
+        self._record = record
+        self._log: FrameLog | None = None
+        self._capture = Capture(session.clocks)
+        session.watchers.append(self._capture.watch)
+        self._framer = Framer()
+        self._lock = threading.Lock()
+        self._moving: Moving | None = None
+        self._whole: tuple[Frame, bytes] | None = None
+        self._frames: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._moments: deque[Moment] = deque(maxlen=MOMENTS)
+        self._insight = Insight()
+        self._insight_next = 0.0
+        self._explained: dict[tuple[int, ExplainFormat, str | None], str] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failed = ""
+        self.control = LiveControl(session, lambda: self._capture.glimpse, dials)
+        self.listeners: list[Callable[[], None]] = []
+        """Called after each frame, in the thread that makes them."""
+        self.advance()
+
+    # making frames
+
+    def start(self) -> None:
+        """Make frames from now on, in a thread of its own; of a recorded run they are kept beside it."""
+        # not before: the folder of a recording is made when the session starts
+        if self._record is not None:
+            self._log = FrameLog(self._record)
+            # what follows says only what has changed
+            self._log.append(self.whole())
+        self._thread = threading.Thread(target=self._run, daemon=True, name="slackwater-frames")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Make the last frame, and no more."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+        self.advance()
+        if self._log is not None:
+            self._log.flush()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every):
+            try:
+                self.advance()
+            except Exception:
+                # a picture that cannot be made must not end a run; the next one may be
+                logger.exception("a frame could not be made")
+
+    def failed(self, why: str) -> None:
+        """What broke the run, for its readers."""
+        self._failed = why
+
+    def advance(self) -> None:
+        """Make the next frame."""
+        batches = self._capture.take()
+        for batch in batches:
+            self.keeper.take(batch)
+        self.keeper.publish()
+        # may take a while, and readers need not wait for it
+        moving = self._look()
+        with self._lock:
+            frame = self._framer.frame(moving, batches)
+            self.keeper.forget(frame.dropped)
+            self._moving, self._whole = moving, None
+        data = frame.model_dump_json().encode()
+        with self._lock:
+            self._frames.append((frame.number, data))
+            self._bytes += len(data)
+            while self._bytes > FRAME_BYTES and len(self._frames) > 1:
+                self._bytes -= len(self._frames.popleft()[1])
+            self._moments.append(moment_of(frame))
+        if self._log is not None:
+            self._log.append(data)
+        for listen in self.listeners:
+            listen()
+
+    def _look(self) -> Moving:
+        session, engine = self.session, self._capture.engine
+        status = session.status()
+        decided = engine.decided if engine is not None else {}
+        return Moving(
+            at=session.clocks.now(),
+            phase=self._phase(status),
+            version=engine.versions.latest if engine is not None else 0,
+            catalog=session.catalog,
+            status=status,
+            insight=self._look_at_load(),
+            level=max((d.level for d in dict(decided).values()), default=0.0),
+            agents=self._capture.agents,
+            alerts=alert_frames(engine),
+            knobs=self.knobs(),
+            message=self._failed or (self._log.trouble if self._log is not None else ""),
+        )
+
+    def _look_at_load(self) -> Insight:
+        now = self.session.clocks.seconds()
+        if self._capture.glimpse is not None and now >= self._insight_next:
+            self._insight = self._capture.glimpse.insight()
+            self._insight_next = now + SPARING * (self.session.clocks.seconds() - now)
+        return self._insight
+
+    def _phase(self, status: Status) -> Phase:
+        engine = self._capture.engine
+        if self._failed or (engine is not None and engine.error is not None):
+            return "failed"
+        states = {stream.state for stream in status.streams}
+        if not states:
+            return "starting"
+        if states == {"ended"}:
+            return "ended"
+        return "stopped" if states <= {"ended", "stopped"} else "running"
+
+    # being watched
+
+    def whole(self) -> bytes:
+        """The newest frame, whole, as JSON; made once for all who ask."""
+        return self._made_whole()[1]
+
+    def frame(self) -> Frame:
+        return self._made_whole()[0]
+
+    def _made_whole(self) -> tuple[Frame, bytes]:
+        with self._lock:
+            if self._whole is None:
+                assert self._moving is not None
+                frame = self._framer.whole(self._moving)
+                self._whole = (frame, frame.model_dump_json().encode())
+            return self._whole
+
+    @property
+    def number(self) -> int:
+        return self._framer.number
+
+    def frames(self, after: int, limit: int) -> Sequence[bytes]:
+        with self._lock:
+            kept = [data for number, data in self._frames if number > after]
+        return kept[:limit]
+
+    def kept_from(self) -> int:
+        """The number of the oldest frame that is kept."""
+        with self._lock:
+            return self._frames[0][0] if self._frames else 0
+
+    def moments(self, limit: int) -> Sequence[Moment]:
+        with self._lock:
+            return list(self._moments)[-limit:]
+
+    def catalog(self) -> Catalog:
+        return self.session.catalog
+
+    def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
+        return self.keeper.answers(query, asked)
+
+    def latest(self, query: str, limit: int) -> Sequence[Answer]:
+        return self.keeper.latest(query, limit)
+
+    def explain(self, format: ExplainFormat, name: str | None) -> str:
+        key = (self._moving.version if self._moving is not None else 0, format, name)
+        found = self._explained.get(key)
+        if found is None:
+            found = explain(self.session.plan, format, name)
+            self._explained = {k: v for k, v in self._explained.items() if k[0] == key[0]} | {key: found}
+        return found
+
+    def insight(self) -> Insight:
+        return self._insight
+
+    def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
+        return self._capture.newest(stream, limit)
+
+    def knobs(self) -> Knobs | None:
+        return self.dials.knobs() if self.dials is not None else None

@@ -1,0 +1,71 @@
+/** What was before the page was opened: answers of a card that comes into view, and the tide line. */
+
+import { getJson } from "./api.js";
+
+const MOST_AT_A_TIME = 3;
+const MOST_POINTS = 300;
+const waiting = [];
+let underWay = 0;
+
+/** Fetches the points of a query before those that are known, once for each series; `done` where there were any. */
+export function fill(query, done) {
+  if (query.filled || query.frame.column === null) return;
+  query.filled = true;
+  waiting.push(() => fetchPoints(query, done));
+  next();
+}
+
+function next() {
+  while (underWay < MOST_AT_A_TIME && waiting.length) {
+    underWay += 1;
+    waiting.pop()().finally(() => {
+      underWay -= 1;
+      next();
+    });
+  }
+}
+
+async function fetchPoints(query, done) {
+  const { series, frame } = query;
+  try {
+    const answers = await getJson(answersPath(query.name, { column: frame.column, keys: frame.keys, limit: MOST_POINTS }));
+    series.before(answers.map(pointOf));
+    // the query may show another group by now
+    if (answers.length && query.series === series && query.frame.column === frame.column) done();
+  } catch {
+    // the card goes on with what comes; the next series asks again
+  }
+}
+
+/** The address of answers of a query. */
+export function answersPath(name, { column = null, keys = {}, until = null, limit }) {
+  const asked = new URLSearchParams({ limit });
+  if (column !== null) asked.set("column", column);
+  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, value);
+  if (until !== null) asked.set("until", until);
+  return `/api/queries/${encodeURIComponent(name)}/answers?${asked}`;
+}
+
+/** An answer as a point. */
+export function pointOf(answer) {
+  const size = (value) => (typeof value === "number" ? value : null);
+  return {
+    at: answer.window_end ?? answer.at ?? answer.emitted_at,
+    value: size(answer.value),
+    low: size(answer.low),
+    high: size(answer.high),
+    how: answer.how,
+    met: answer.met,
+    rate: answer.rate,
+  };
+}
+
+/** Puts what the service remembers before the first frame of the tide line. */
+export async function fillTide(tide, done) {
+  try {
+    tide.before(await getJson("/api/moments?limit=900"));
+    done();
+  } catch {
+    // the line begins with the first frame then
+  }
+}

@@ -1,0 +1,115 @@
+/** What a preview says: the load and the level as they would be, the errors to be expected, and the plan. */
+
+import { make, seconds, share } from "./format.js";
+import { Picture } from "./picture.js";
+
+const EMPTY =
+  "Preview shows the shared plan with the change in it, and the error that every query is to expect. " +
+  "Nothing is changed by it.";
+
+export class Forecast {
+  constructor(place) {
+    this.place = place;
+    this.picture = null;
+    this.clear();
+  }
+
+  /** Nothing has been asked. */
+  clear() {
+    this.#forget();
+    this.stale(false);
+    this.place.replaceChildren(make("p", "empty", EMPTY));
+  }
+
+  /** The SQL is another one by now. */
+  stale(yes) {
+    this.place.classList.toggle("stale", yes);
+  }
+
+  show(preview) {
+    this.#forget();
+    this.stale(false);
+    this.place.replaceChildren(make("h3", "", did(preview)), loadOf(preview));
+    if (preview.queries.length) this.place.append(tableOf(preview.queries));
+    if (preview.notes.length) {
+      const notes = this.place.appendChild(make("ul", "notes"));
+      for (const note of preview.notes) notes.append(make("li", "", note));
+    }
+    this.place.append(this.#planOf(preview));
+    this.place.scrollTop = 0;
+  }
+
+  #forget() {
+    this.picture?.forget();
+    this.picture = null;
+  }
+
+  #planOf(preview) {
+    const details = make("details", "plan-of");
+    details.open = true;
+    details.append(make("summary", "", "The shared plan with the change"));
+    if (preview.plan_svg) {
+      const frame = details.appendChild(make("div", "picture"));
+      frame.tabIndex = 0;
+      frame.setAttribute("role", "region");
+      frame.setAttribute("aria-label", "Picture of the plan");
+      this.picture = new Picture(frame, "The shared plan with the change; the same is below as text");
+      this.picture.show(preview.plan_svg, [...preview.creates, ...preview.alters]);
+    }
+    const text = details.appendChild(make("details", "plan-text"));
+    text.append(make("summary", "", "As text"), make("pre", "", preview.plan));
+    return details;
+  }
+}
+
+function did({ creates, alters, drops }) {
+  const parts = [["Creates", creates], ["Alters", alters], ["Drops", drops]];
+  const said = parts.filter(([, names]) => names.length).map(([word, names]) => `${word} ${names.join(", ")}`);
+  return said.length ? said.join("; ") : "Changes nothing";
+}
+
+/** Load against capacity and the level, before and after. */
+function loadOf({ load, load_before: before, capacity, level, level_before: levelBefore }) {
+  const list = make("dl", "would");
+  const fact = (name, from, to) => {
+    const group = list.appendChild(make("div"));
+    group.append(make("dt", "", name), make("dd", "", from === to || from === "–" ? to : `${from} → ${to}`));
+  };
+  fact("load", seconds(before), seconds(load));
+  if (capacity !== null) fact("capacity", seconds(capacity), seconds(capacity));
+  fact("level ℓ", fixed(levelBefore), fixed(level));
+  return list;
+}
+
+const fixed = (value) => (value === null ? "–" : value.toFixed(2));
+
+function tableOf(queries) {
+  const table = make("table", "predicted");
+  table.append(make("caption", "visually-hidden", "What each query would get"));
+  const head = table.createTHead().insertRow();
+  for (const word of ["query", "contract", "kept", "error to expect", "met"]) {
+    const cell = head.appendChild(make("th", "", word));
+    cell.scope = "col";
+  }
+  const body = table.createTBody();
+  for (const query of queries) {
+    const row = body.insertRow();
+    if (query.fresh) row.className = "new";
+    const name = row.appendChild(make("th", "", query.query));
+    name.scope = "row";
+    row.insertCell().textContent = query.contract;
+    row.insertCell().textContent = query.suspended ? "suspended" : share(query.rate);
+    row.insertCell().textContent = errorOf(query);
+    const met = row.insertCell();
+    met.className = `met ${query.met}`;
+    met.textContent = { true: "✓", false: "✗", null: "·" }[query.met];
+    met.setAttribute("aria-label", { true: "met", false: "not met", null: "not known" }[query.met]);
+  }
+  return table;
+}
+
+function errorOf({ error, error_before: before }) {
+  const words = (value) => (value === 0 ? "none" : share(value));
+  if (error === null) return "–";
+  return before === null || words(before) === words(error) ? words(error) : `${words(before)} → ${words(error)}`;
+}

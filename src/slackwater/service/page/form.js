@@ -1,0 +1,137 @@
+/** The form for a new query: SQL is previewed, then registered; what is wrong is shown where it is. */
+
+import { change, getJson } from "./api.js";
+import { Editor } from "./editor.js";
+import { Forecast } from "./forecast.js";
+import { make } from "./format.js";
+import { showProblem } from "./problem.js";
+
+const byId = (name) => document.getElementById(name);
+const CONTRACTS = [
+  ["WITH EXACT", "every row is looked at"],
+  ["WITH ERROR 5% CONFIDENCE 99%", "an interval that holds the truth, from a sample under load"],
+  ["WITH SUBSET GAP 10", "exact answers, of which some are left out under load"],
+  ["WITH PRECISION 40", "an interval at most so wide, over LATEST of agents"],
+  ["WITH DRIFT 1% BELIEF 90%", "answered again when it has probably moved so far, over LATEST"],
+];
+
+export class NewQuery {
+  #busy = false;
+  #previewed = null;
+
+  constructor({ registered }) {
+    this.registered = registered;
+    this.dialog = byId("form");
+    this.editor = new Editor({ changed: () => this.#edited() });
+    this.forecast = new Forecast(byId("forecast"));
+    byId("preview").addEventListener("click", () => this.#preview());
+    byId("register").addEventListener("click", () => this.#register());
+    this.dialog.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      if (this.#previewed === this.editor.text) this.#register();
+      else this.#preview();
+    });
+  }
+
+  /** Opens with what was written before, or with a beginning. */
+  open() {
+    if (this.dialog.open) return;
+    this.dialog.showModal();
+    byId("sql").focus();
+    this.#known();
+  }
+
+  #edited() {
+    this.#problem(null);
+    const same = this.#previewed !== null && this.#previewed === this.editor.text;
+    byId("register").disabled = !same;
+    this.forecast.stale(this.#previewed !== null && !same);
+  }
+
+  async #preview() {
+    const sql = this.editor.text;
+    await this.#whileBusy(async () => {
+      const preview = await change("POST", "/api/preview", { sql });
+      this.#previewed = sql;
+      this.forecast.show(preview);
+      this.names = [...preview.creates, ...preview.alters];
+    });
+    this.forecast.stale(this.#previewed !== null && this.#previewed !== this.editor.text);
+    byId("register").disabled = this.#previewed === null || this.#previewed !== this.editor.text;
+  }
+
+  async #register() {
+    if (byId("register").disabled) return;
+    const sql = this.editor.text;
+    await this.#whileBusy(async () => {
+      await change("POST", "/api/queries", { sql });
+      this.dialog.close();
+      this.#previewed = null;
+      byId("register").disabled = true;
+      this.forecast.clear();
+      this.registered(this.names);
+      this.editor.text = "";
+    });
+  }
+
+  /** One request at a time; what goes wrong is shown at its place. */
+  async #whileBusy(work) {
+    if (this.#busy) return;
+    this.#busy = true;
+    this.dialog.dataset.busy = "yes";
+    this.#problem(null);
+    try {
+      await work();
+    } catch (problem) {
+      this.#previewed = null;
+      this.forecast.clear();
+      this.#problem(problem);
+    } finally {
+      this.#busy = false;
+      delete this.dialog.dataset.busy;
+    }
+  }
+
+  #problem(problem) {
+    showProblem(byId("sql-problem"), problem);
+    if (problem !== null) this.editor.mark(problem.line === null ? null : { line: problem.line, column: problem.column ?? 1 });
+  }
+
+  /** Streams and tables with their columns, and the contracts. */
+  async #known() {
+    const list = byId("known-list");
+    try {
+      const [streams, tables] = await Promise.all([getJson("/api/streams"), getJson("/api/tables")]);
+      const items = [...streams.map((stream) => item("stream", stream)), ...tables.map((table) => item("table", table))];
+      for (const [sql, words] of CONTRACTS) {
+        const contract = make("li", "promise");
+        contract.append(make("code", "", sql), make("span", "", words));
+        items.push(contract);
+      }
+      list.replaceChildren(...items);
+      // one with keys is asked for current values; windows are the easier beginning
+      const first = streams.find((stream) => !stream.key?.length) ?? streams[0];
+      if (!this.editor.text && first) this.editor.text = beginning(first);
+    } catch (problem) {
+      list.replaceChildren(make("li", "", problem.message));
+    }
+  }
+}
+
+function item(kind, { name, columns }) {
+  const made = make("li");
+  const said = columns.map((column) => `${column.name} ${column.type}`).join(", ");
+  made.append(make("span", "kind", kind), make("code", "", name), make("span", "", said));
+  return made;
+}
+
+/** A query that can be registered as it is. */
+function beginning(stream) {
+  return [
+    "CREATE QUERY my_query AS",
+    `  SELECT COUNT(*) AS n FROM ${stream.name}`,
+    `  GROUP BY window(${stream.time}, '10 seconds', '1 second')`,
+    "  WITH ERROR 5%",
+  ].join("\n");
+}

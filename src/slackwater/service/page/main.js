@@ -1,0 +1,115 @@
+/** The page: frames come in, and what they tell is shown, at most once for each picture of the screen. */
+
+import { AgentsPanel } from "./agents.js";
+import { AlertsPanel } from "./alerts.js";
+import { takeToken } from "./api.js";
+import { Cards } from "./cards.js";
+import { startColours } from "./colours.js";
+import { follow } from "./events.js";
+import { fill, fillTide } from "./fill.js";
+import { NewQuery } from "./form.js";
+import { moment } from "./format.js";
+import { KnobsPanel } from "./knobs.js";
+import { Plan } from "./plan.js";
+import { Recording } from "./recording.js";
+import { Run } from "./run.js";
+import { Scrubber } from "./scrubber.js";
+import { QuerySheet } from "./sheet.js";
+import { Announcer, banners, showPhase, showStreams } from "./status.js";
+import { showLevel, TideLine } from "./tide.js";
+
+const PLAN_EVERY_MS = 2_000;
+
+/** A run or a recording; which of them the first frame says. */
+let state = null;
+let recorded = false;
+/** Names of queries that are not as they are shown; null: any of them. */
+let changed = new Set();
+let asked = 0;
+let planAt = -Infinity;
+
+takeToken();
+startColours();
+
+const announcer = new Announcer();
+const sheet = new QuerySheet({ announce: (text) => announcer.say(text) });
+const openQuery = (query) => query && sheet.open(query, untilOf(state.frame)(query), recorded);
+const scrubber = new Scrubber({ chosen: (place) => show(place) });
+const tide = new TideLine({ chosen: (at) => scrubber.choose(state.placeOf(at)) });
+const cards = new Cards({ open: openQuery, fill: (query, done) => !recorded && fill(query, done) });
+const plan = new Plan({ open: (name) => openQuery(state.queries.get(name)) });
+const agents = new AgentsPanel();
+const alerts = new AlertsPanel({ announce: (text) => announcer.say(text) });
+const knobs = new KnobsPanel();
+const form = new NewQuery({
+  registered: (names) => {
+    announcer.say(`Registered: ${names.join(", ")}`);
+    cards.reveal(names);
+  },
+});
+document.getElementById("new-query").addEventListener("click", () => form.open());
+
+/** Until when the last answer of a query stands: as far as its stream has come. */
+function untilOf(frame) {
+  const reached = new Map(frame.streams.map((stream) => [stream.name, moment(stream.watermark ?? frame.at)]));
+  return (query) => reached.get(query.frame.stream) ?? moment(frame.at);
+}
+
+function seen(frame) {
+  if (state === null) begin(frame);
+  if (recorded) {
+    state.fold(frame);
+    scrubber.grown(state);
+    return false;
+  }
+  const told = state.fold(frame);
+  for (const name of told.changed) changed?.add(name);
+  announcer.turned(told.turned);
+  ask();
+  return true;
+}
+
+function begin(frame) {
+  recorded = frame.mode === "recorded";
+  document.documentElement.dataset.mode = frame.mode;
+  state = recorded ? new Recording() : new Run();
+  if (!recorded) fillTide(state.tide, ask);
+}
+
+/** Shows a place of a recording. */
+function show(place) {
+  state.show(place);
+  changed = null;
+  ask();
+}
+
+function ask() {
+  if (!asked) asked = requestAnimationFrame(draw);
+}
+
+function draw() {
+  asked = 0;
+  const { frame } = state;
+  const names = changed;
+  changed = new Set();
+  const until = untilOf(frame);
+  showPhase(frame);
+  showStreams(frame.streams);
+  showLevel(frame);
+  tide.show(state.tide, recorded ? moment(frame.at) : null);
+  cards.show(state, until, names);
+  sheet.show(state, until);
+  agents.show(frame);
+  alerts.show(frame);
+  knobs.show(frame.knobs ?? null);
+  if (performance.now() - planAt < PLAN_EVERY_MS) return;
+  planAt = performance.now();
+  plan.refresh(state);
+}
+
+follow({
+  seen,
+  lost: () => banners.lost(state?.frame ?? null),
+  back: () => banners.back(),
+  ended: () => scrubber.whole(),
+});

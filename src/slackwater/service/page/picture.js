@@ -1,0 +1,56 @@
+/** A plan that the service has drawn, in a frame that scrolls, and in the page's colours. */
+
+import { colour, isDark, onColours } from "./colours.js";
+import { make } from "./format.js";
+
+export class Picture {
+  #svg = "";
+
+  constructor(frame, words, style = "") {
+    this.frame = frame;
+    this.image = make("img", style);
+    this.image.alt = words;
+    this.unlisten = onColours(() => this.#svg && (this.image.src = addressOf(this.#svg)));
+  }
+
+  /** Shows a picture with the box of the first name that it has in the middle, or else with its first box. */
+  show(svg, names = []) {
+    this.#svg = svg;
+    this.image.addEventListener("load", () => this.#goTo(names), { once: true });
+    this.image.src = addressOf(svg);
+    this.frame.replaceChildren(this.image);
+  }
+
+  /** No longer follows the colours. */
+  forget() {
+    this.unlisten();
+  }
+
+  #goTo(names) {
+    const drawn = new DOMParser().parseFromString(this.#svg, "image/svg+xml");
+    const titles = [...drawn.querySelectorAll("text.title")];
+    const found = titles.find((title) => names.includes(title.textContent));
+    const box = found ?? titles[0];
+    const width = Number(drawn.documentElement.getAttribute("width"));
+    if (!box || !width) return;
+    const size = this.image.clientWidth / width;
+    this.frame.scrollLeft = size * Number(box.getAttribute("x")) - (found ? this.frame.clientWidth / 2.5 : 40);
+    this.frame.scrollTop = size * Number(box.getAttribute("y")) - this.frame.clientHeight / 2;
+  }
+}
+
+/** The picture as an address for an image. */
+function addressOf(svg) {
+  const query = isDark() ? "@media all" : "@media not all";
+  const own = [
+    `.page { fill: ${colour("surface")} }`,
+    `.box { fill: ${colour("raised")}; stroke: ${colour("edge")} }`,
+    `.edge { stroke: ${colour("edge")} }`,
+    `.rule { stroke: ${colour("line")} }`,
+    `text, .title { fill: ${colour("ink")} }`,
+    `.quiet { fill: ${colour("quiet")} }`,
+    `.stream, .step, .query { fill: ${colour("water")} }`,
+  ].join("\n");
+  const drawn = svg.replace("@media (prefers-color-scheme: dark)", query).replace("</style>", `${own}\n</style>`);
+  return `data:image/svg+xml,${encodeURIComponent(drawn)}`;
+}

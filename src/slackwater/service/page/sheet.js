@@ -1,0 +1,159 @@
+/** The sheet of one query: a large band chart, what is known of it, and how to alter or drop it. */
+
+import { change, getJson } from "./api.js";
+import { BandChart } from "./band.js";
+import { errorText, ofText } from "./card.js";
+import { compact, make, say, seconds, share } from "./format.js";
+import { LatestAnswers } from "./latest.js";
+import { showProblem } from "./problem.js";
+
+const byId = (name) => document.getElementById(name);
+const pathOf = (query) => `/api/queries/${encodeURIComponent(query.name)}`;
+
+export class QuerySheet {
+  constructor({ announce }) {
+    this.announce = announce;
+    this.dialog = byId("query");
+    this.query = null;
+    this.chart = null;
+    this.latest = new LatestAnswers();
+    this.dialog.addEventListener("close", () => this.#closed());
+    byId("contract-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#alter();
+    });
+    byId("drop").addEventListener("click", () => this.#confirm(true));
+    byId("drop-no").addEventListener("click", () => this.#confirm(false));
+    byId("drop-yes").addEventListener("click", () => this.#drop());
+  }
+
+  open(query, until, recorded) {
+    this.query = query;
+    say(byId("query-heading"), query.name);
+    byId("contract").value = query.frame.contract;
+    showProblem(byId("contract-problem"), null);
+    this.#confirm(false);
+    if (!this.dialog.open) this.dialog.showModal();
+    this.dialog.scrollTop = 0;
+    this.chart?.destroy();
+    this.chart = new BandChart(byId("query-chart"), { told: (text) => this.#hover(text) });
+    this.#draw(until);
+    this.latest.of(query, recorded);
+    this.#said(query);
+  }
+
+  /** Shows the query as it is now; one that is no more closes the sheet. */
+  show(state, until) {
+    if (this.query === null) return;
+    const now = state.queries.get(this.query.name);
+    if (now === undefined) {
+      this.announce(`${this.query.name} is no more.`);
+      return this.dialog.close();
+    }
+    this.query = now;
+    this.#draw(until(now));
+    this.latest.refresh();
+  }
+
+  #draw(until) {
+    const { frame } = this.query;
+    say(byId("query-answer"), frame.last_text || "–");
+    this.ofText = ofText(frame);
+    if (!this.hovered) say(byId("query-of"), this.ofText);
+    this.chart.show(this.query, until);
+    const facts = [
+      ["contract", frame.contract],
+      ["met", { true: "yes", false: "no", null: "no answer yet" }[frame.met]],
+      ["how", frame.suspended ? "suspended" : (frame.how ?? "waiting")],
+      ["error", errorText(frame)],
+      ["to be expected", frame.expected_error === null ? "–" : frame.expected_error === 0 ? "none" : share(frame.expected_error)],
+      ["kept", share(frame.rate)],
+      ["load", seconds(frame.load)],
+      ["answers", compact(frame.answers)],
+      ["groups", frame.groups ? compact(frame.groups) : "–"],
+      frame.kind === "current" ? ["evaluated", compact(frame.evaluated)] : ["left out", compact(frame.missed)],
+      ["stream", frame.stream],
+    ];
+    const place = byId("query-facts");
+    facts.forEach(([name, value], i) => {
+      const group = place.children[i] ?? place.appendChild(factGroup());
+      say(group.firstElementChild, name);
+      say(group.lastElementChild, value);
+      if (name === "met" && group.dataset.met !== String(frame.met)) group.dataset.met = String(frame.met);
+    });
+  }
+
+  #hover(text) {
+    this.hovered = text;
+    say(byId("query-of"), text ?? this.ofText);
+  }
+
+  /** The SQL it was declared with. */
+  async #said(query) {
+    const place = byId("query-sql");
+    say(place, "");
+    try {
+      const found = await getJson(pathOf(query));
+      if (this.query?.name === query.name) say(place, found.sql);
+    } catch (problem) {
+      say(place, problem.message);
+    }
+  }
+
+  async #alter() {
+    const query = this.query;
+    const field = byId("contract");
+    const contract = field.value.trim().replace(/^WITH\s+/i, "");
+    await this.#sent("contract-problem", async () => {
+      await change("PATCH", pathOf(query), { contract });
+      this.announce(`${query.name} is altered: ${contract}`);
+      field.value = contract;
+      this.#said(query);
+    });
+  }
+
+  async #drop() {
+    const query = this.query;
+    await this.#sent("drop-problem", async () => {
+      await change("DELETE", pathOf(query));
+      this.announce(`${query.name} is dropped.`);
+      if (this.query?.name === query.name) this.dialog.close();
+    });
+  }
+
+  async #sent(place, work) {
+    if (this.dialog.dataset.busy) return;
+    this.dialog.dataset.busy = "yes";
+    showProblem(byId(place), null);
+    try {
+      await work();
+    } catch (problem) {
+      showProblem(byId(place), problem);
+    } finally {
+      delete this.dialog.dataset.busy;
+    }
+  }
+
+  /** Asks before a query is dropped. */
+  #confirm(asks) {
+    const before = !byId("confirm").hidden;
+    byId("confirm").hidden = !asks;
+    byId("drop").hidden = asks;
+    showProblem(byId("drop-problem"), null);
+    say(byId("confirm-says"), asks ? `Drop ${this.query.name}? It gives no more answers; those it gave stay.` : "");
+    if (asks) byId("drop-no").focus();
+    else if (before && this.dialog.open) byId("drop").focus();
+  }
+
+  #closed() {
+    this.chart?.destroy();
+    [this.query, this.chart, this.hovered] = [null, null, null];
+    this.latest.query = null;
+  }
+}
+
+function factGroup() {
+  const group = make("div");
+  group.append(make("dt"), make("dd"));
+  return group;
+}

@@ -1,0 +1,106 @@
+/** How the run is: its phase, its streams, what is wrong, and words for those who do not see the page. */
+
+import { compact, duration, make, say } from "./format.js";
+
+const LOST_AFTER_MS = 1_200;
+const QUIET_MS = 2_500;
+const MOST_NAMES = 3;
+const byId = (name) => document.getElementById(name);
+
+export function showPhase(frame) {
+  const place = byId("phase");
+  const phase = frame.mode === "recorded" ? "recorded" : frame.phase;
+  if (place.dataset.phase !== phase) place.dataset.phase = phase;
+  say(place, phase);
+  const failed = byId("failed");
+  const wrong = frame.phase === "failed";
+  say(failed, wrong ? `The run has failed: ${frame.message || "it gave no reason"}` : "");
+  if (failed.hidden === wrong) failed.hidden = !wrong;
+}
+
+/** Streams at the top: name, state, rows a second, and how far behind. */
+export function showStreams(streams) {
+  const place = byId("streams");
+  while (place.children.length > streams.length) place.lastElementChild.remove();
+  streams.forEach((stream, i) => {
+    const item = place.children[i] ?? place.appendChild(streamItem());
+    const [name, rows, lag] = item.children;
+    if (item.dataset.state !== stream.state) item.dataset.state = stream.state;
+    say(name, stream.name);
+    say(rows, `${compact(stream.rows_per_second)} rows/s`);
+    say(lag, stream.lag_seconds === null ? "" : `${duration(stream.lag_seconds)} behind`);
+    const title = streamWords(stream);
+    if (item.title !== title) item.title = title;
+  });
+}
+
+function streamItem() {
+  const item = make("li");
+  item.append(make("span", "stream-name"), make("span", "stream-rows"), make("span", "stream-lag"));
+  return item;
+}
+
+function streamWords(stream) {
+  const parts = [`${stream.name} is ${stream.state}, batch ${stream.batch}`];
+  if (stream.batch_seconds !== null) parts.push(`the last one took ${duration(stream.batch_seconds)}`);
+  if (stream.progress !== null) parts.push(`${Math.round(stream.progress * 100)} % read`);
+  if (stream.late) parts.push(`${compact(stream.late)} rows late`);
+  if (stream.unreadable) parts.push(`${compact(stream.unreadable)} rows unreadable`);
+  return parts.join(", ");
+}
+
+/** The banner of a lost connection; a short one is not worth a word. */
+export const banners = {
+  waiting: null,
+
+  lost(frame) {
+    const over = frame !== null && frame.mode === "live" && ["ended", "stopped"].includes(frame.phase);
+    const words = over
+      ? "The run is over and its service is gone. This is how it was at last."
+      : "The service does not answer. What is shown may be old; the page keeps trying.";
+    this.waiting ??= setTimeout(() => {
+      say(byId("lost"), words);
+      byId("lost").hidden = false;
+      document.documentElement.dataset.lost = "yes";
+    }, LOST_AFTER_MS);
+  },
+
+  back() {
+    clearTimeout(this.waiting);
+    this.waiting = null;
+    byId("lost").hidden = true;
+    delete document.documentElement.dataset.lost;
+  },
+};
+
+/** Says to readers of the screen what has happened: now and then, and not every name of many. */
+export class Announcer {
+  #met = new Map();
+  #timer = null;
+
+  say(text) {
+    byId("announce").textContent = text;
+  }
+
+  /** Queries whose contracts were met or broken with a frame. */
+  turned(queries) {
+    for (const query of queries) this.#met.set(query.name, query.met);
+    if (this.#met.size && this.#timer === null) this.#timer = setTimeout(() => this.#tell(), QUIET_MS);
+  }
+
+  #tell() {
+    const names = (met) => [...this.#met].filter(([, now]) => now === met).map(([name]) => name);
+    const parts = [];
+    const [broken, kept] = [names(false), names(true)];
+    if (broken.length) parts.push(`Contract not met: ${some(broken)}.`);
+    if (kept.length) parts.push(`Contract met again: ${some(kept)}.`);
+    this.#met.clear();
+    this.#timer = null;
+    this.say(parts.join(" "));
+  }
+}
+
+function some(names) {
+  const more = names.length - MOST_NAMES;
+  return names.slice(0, MOST_NAMES).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}

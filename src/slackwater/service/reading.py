@@ -1,0 +1,239 @@
+"""The part of the API that only tells: frames, what is declared, answers, the plan, statistics, decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from slackwater.plan.model import Step
+from slackwater.runtime.answers import Answer
+from slackwater.service import api_models as out
+from slackwater.service.events import MEDIA_TYPE, Readers, answers_for, frames_for
+from slackwater.service.keeping import AnswerKeeper
+from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame
+from slackwater.service.problems import Refusal
+from slackwater.service.statistics_out import level_of, statistics_of
+from slackwater.service.watched import Asked, Watched
+
+ANSWERS_AT_MOST = 5_000
+NUMBER_AT_MOST = 2**53
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+}
+PLANS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The plan in the form that was asked for.",
+        "content": {
+            kind: {"schema": {"type": "string"} if kind != "application/json" else {}}
+            for kind in ("text/plain", "application/json", "text/vnd.graphviz", "image/svg+xml")
+        },
+    }
+}
+PLAN_TYPES = {
+    "text": "text/plain; charset=utf-8",
+    "json": "application/json",
+    "dot": "text/vnd.graphviz; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+Limit = Annotated[int, Query(ge=1, le=ANSWERS_AT_MOST)]
+After = Annotated[int | None, Query(ge=0, le=NUMBER_AT_MOST, description="Only what came after this number.")]
+LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", description="As `after`, from a browser.")]
+
+
+def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> APIRouter:
+    """All that can be asked."""
+    api = APIRouter(prefix="/api")
+
+    @api.get("/health", tags=["run"])
+    async def health() -> out.Health:
+        """Whether the run goes on."""
+        frame = watched.frame()
+        return out.Health(phase=frame.phase, mode=frame.mode, version=frame.version, number=frame.number)
+
+    @api.get("/frame", tags=["run"], response_model=Frame)
+    async def frame() -> Response:
+        """The run at this moment: streams, queries, load, level, agents, alerts."""
+        return Response(watched.whole(), media_type="application/json")
+
+    @api.get("/events", tags=["run"], responses=EVENTS, response_class=StreamingResponse)
+    async def events(after: After = None, last: LastEvent = None) -> StreamingResponse:
+        """Frames as they come: events `frame`, one a second, the first of them whole."""
+        readers.check()
+        news = frames_for(watched, _after(after, last))
+        over = watched.frame().mode == "recorded"
+        return _stream(readers.follow(news, lambda: over))
+
+    @api.get("/moments", tags=["run"])
+    async def moments(limit: Annotated[int, Query(ge=1, le=3_600)] = 600) -> list[Moment]:
+        """The tide line: load, what is kept of it, capacity and level by time."""
+        return list(watched.moments(limit))
+
+    @api.get("/level", tags=["load"])
+    async def level() -> out.Level:
+        """The loss level, load and capacity."""
+        return level_of(watched.frame())
+
+    @api.get("/statistics", tags=["load"])
+    async def statistics() -> out.Statistics:
+        """What was measured: operators with cost and selectivity, shedders, rates, window drops."""
+        return statistics_of(watched.insight())
+
+    @api.get("/decisions", tags=["load"])
+    async def decisions(
+        stream: Annotated[str | None, Query(max_length=200)] = None,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    ) -> list[dict[str, Any]]:
+        """What was decided for batches before they ran, the newest first."""
+        if stream is not None and stream.lower() not in watched.catalog().streams:
+            raise _missing("stream", stream, [s.name for s in watched.catalog().streams.values()])
+        return [dict(decision) for decision in watched.decisions(stream, limit)]
+
+    @api.get("/plan", tags=["load"], responses=PLANS, response_class=Response)
+    def plan(
+        format: Literal["text", "json", "dot", "svg"] = "text",
+        name: Annotated[str | None, Query(max_length=200, description="A stream, view or query.")] = None,
+    ) -> Response:
+        """The shared plan."""
+        return Response(watched.explain(format, name), media_type=PLAN_TYPES[format])
+
+    @api.get("/agents", tags=["agents"])
+    async def agents() -> list[AgentsFrame]:
+        """Agents by stream: messages a second, widths, who is away."""
+        return watched.frame().agents
+
+    @api.get("/alerts", tags=["alerts"])
+    async def alerts() -> list[AlertFrame]:
+        """Alerts, whether they are raised, and what waits to be delivered."""
+        return watched.frame().alerts
+
+    _declared(api, watched)
+    _answers(api, watched, readers, keeper)
+    return api
+
+
+def _declared(api: APIRouter, watched: Watched) -> None:
+    @api.get("/streams", tags=["declared"])
+    async def streams() -> list[out.StreamInfo]:
+        """Streams as they are declared."""
+        return [
+            out.StreamInfo(
+                name=s.name,
+                format=s.format,
+                columns=[out.ColumnInfo(name=c.name, type=c.type) for c in s.columns],
+                time=s.time,
+                key=list(s.key),
+                lateness_seconds=s.lateness / 1e6,
+            )
+            for s in watched.catalog().streams.values()
+        ]
+
+    @api.get("/tables", tags=["declared"])
+    async def tables() -> list[out.TableInfo]:
+        """Tables as they are declared."""
+        return [
+            out.TableInfo(
+                name=t.name,
+                format=t.format,
+                columns=[out.ColumnInfo(name=c.name, type=c.type) for c in t.columns],
+            )
+            for t in watched.catalog().tables.values()
+        ]
+
+    @api.get("/queries", tags=["queries"])
+    def queries() -> list[out.QueryInfo]:
+        """All queries."""
+        frames = {frame.name: frame for frame in watched.frame().queries}
+        return [_query(watched, step, frames) for step in watched.catalog().queries.values()]
+
+    @api.get("/queries/{name}", tags=["queries"])
+    def query(name: str) -> out.QueryInfo:
+        """One query."""
+        frames = {frame.name: frame for frame in watched.frame().queries}
+        return _query(watched, find_query(watched, name), frames)
+
+
+def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> None:
+    @api.get("/queries/{name}/answers", tags=["answers"], response_model=list[out.AnswerOut])
+    def answers(
+        request: Request,
+        name: str,
+        column: Annotated[str | None, Query(max_length=200)] = None,
+        since: Annotated[datetime | None, Query(description="Windows that end at or after this.")] = None,
+        until: datetime | None = None,
+        limit: Limit = 300,
+    ) -> Response:
+        """Answers of a query, oldest first: the newest that fit. `key.NAME=VALUE` chooses a group."""
+        step = find_query(watched, name)
+        keys = {k[4:]: v for k, v in request.query_params.items() if k.startswith("key.")}
+        asked = Asked(column, keys or None, _zoned(since), _zoned(until), limit)
+        return _json_of(watched.answers(step.name, asked))
+
+    @api.get("/queries/{name}/latest", tags=["answers"], response_model=list[out.AnswerOut])
+    def latest(name: str, limit: Limit = 100) -> Response:
+        """The newest answer of every column and group."""
+        return _json_of(watched.latest(find_query(watched, name).name, limit))
+
+    @api.get("/answers/events", tags=["answers"], responses=EVENTS, response_class=StreamingResponse)
+    async def answer_events(
+        query: Annotated[str | None, Query(max_length=200)] = None,
+        after: After = None,
+        last: LastEvent = None,
+    ) -> StreamingResponse:
+        """Answers as they come: events `answers`, each an array; `lost` where a reader was too slow."""
+        if keeper is None:
+            raise Refusal(409, "a recording has no answers to come", hint="ask /api/queries/NAME/answers")
+        if query is not None:
+            find_query(watched, query)
+        readers.check()
+        return _stream(readers.follow(answers_for(keeper, query, _after(after, last)), lambda: False))
+
+
+def find_query(watched: Watched, name: str) -> Step:
+    """A query by its name in any case; raises where there is none."""
+    found = watched.catalog().queries.get(name.lower())
+    if found is None:
+        raise _missing("query", name, [step.name for step in watched.catalog().queries.values()])
+    return found
+
+
+def _missing(kind: str, name: str, there: Sequence[str]) -> Refusal:
+    some = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
+    return Refusal(404, f"there is no {kind} called {name}", hint=f"there are {some or 'none yet'}")
+
+
+def _query(watched: Watched, step: Step, frames: dict[str, QueryFrame]) -> out.QueryInfo:
+    catalog = watched.catalog()
+    declared = catalog.declared[step.name.lower()]
+    return out.QueryInfo(
+        name=step.name,
+        stream=step.stream,
+        contract=str(catalog.contracts[step.name.lower()]),
+        columns=[output.name for output in step.outputs],
+        sql=declared.sql,
+        frame=frames.get(step.name),
+    )
+
+
+def _json_of(answers: Sequence[Answer]) -> Response:
+    return Response("[" + ",".join(a.to_json_line() for a in answers) + "]", media_type="application/json")
+
+
+def _stream(body: Any) -> StreamingResponse:
+    return StreamingResponse(
+        body, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    )
+
+
+def _after(after: int | None, last: str | None) -> int | None:
+    if after is not None or last is None:
+        return after
+    return int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None
+
+
+def _zoned(moment: datetime | None) -> datetime | None:
+    """A time without a zone is in UTC, as all times of answers are."""
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

@@ -1,0 +1,268 @@
+"""Parts of a report as HTML. Whatever comes from a run is escaped here, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from slackwater.language.urls import shown_url
+from slackwater.plan.catalog import Catalog
+from slackwater.runtime.show import compact, printable
+from slackwater.service.models import AgentsFrame, AlertFrame, StreamFrame
+from slackwater.service.report_data import QueryNumbers
+
+NONE = "–"
+_SECRET = re.compile(
+    r"((?:password|secret|token|jaas|credential)[\w.]*['\"`]?\s*(?:=\s*)?)'(?:[^']|'')*'", re.I
+)
+
+
+def text(value: object) -> str:
+    """Any text, safe in HTML, control characters spelt out."""
+    return escape("\n".join(map(printable, str(value).replace("\t", "  ").split("\n"))))
+
+
+def percent(share: float | None) -> str:
+    """A share with as many digits as it takes to tell it from none and from all.
+
+    >>> percent(0.95), percent(0.0123), percent(1.0), percent(0.99996), percent(None)
+    ('95 %', '1.23 %', '100 %', '99.996 %', '–')
+    """
+    if share is None:
+        return NONE
+    if not math.isfinite(share):
+        return "∞"
+    digits = 2 if share in (0.0, 1.0) or 0.0001 <= share <= 0.9999 else 4
+    return f"{share * 100:.{digits}f}".rstrip("0").rstrip(".") + " %"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, words: Sequence[int] = (0,)) -> str:
+    """A table of HTML; columns that are no numbers are named by their places in ``words``."""
+
+    def cells(tag: str, row: Sequence[str]) -> str:
+        kinds = ("wide" if place in words else "n" for place in range(len(row)))
+        return "".join(f'<{tag} class="{kind}">{cell}</{tag}>' for kind, cell in zip(kinds, row, strict=True))
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>\n" for row in rows)
+    head = f"<thead><tr>{cells('th', headings)}</tr></thead>"
+    return f'<div class="scroll"><table>{head}<tbody>\n{body}</tbody></table></div>'
+
+
+def section(heading: str, body: str, *, words: str = "", kind: str = "") -> str:
+    """A section with its heading and a sentence."""
+    said = f"<p>{words}</p>" if words else ""
+    return f'<section class="{kind}"><h2>{heading}</h2>{said}\n{body}</section>\n'
+
+
+def panel(body: str) -> str:
+    return f'<div class="panel">{body}</div>'
+
+
+def met_words(query: QueryNumbers) -> str:
+    """Whether the contract was met, in words and a colour."""
+    share = query.met_share
+    if share is None:
+        return '<span class="quiet">no answer</span>'
+    kind = "good" if share == 1 else "bad"
+    return f'<span class="{kind}">{"✓ " if share == 1 else ""}{percent(share)} met</span>'
+
+
+def gap_words(query: QueryNumbers) -> str:
+    """Windows without an answer; of grouped answers nobody can tell what is missing."""
+    if query.slide is None or query.keys:
+        return NONE
+    return f"{query.missing:,}, {query.longest_gap:,} in a row" if query.missing else "none"
+
+
+def card(query: QueryNumbers, plot: str | None) -> str:
+    """One query: its last answer, the plot, and the main numbers."""
+    value, _, interval = query.last.partition(" ")
+    last = f"{text(value or NONE)} <small>{text(interval)}</small>"
+    drawing = (
+        f'<div class="chart" id="{plot}" role="img" aria-label="{text(_in_words(query))}"></div>'
+        if plot is not None
+        else f'<p class="empty">{"nothing to draw" if query.answers else "no answer"}</p>'
+    )
+    facts = {
+        "answers": compact(query.answers),
+        "largest error": percent(query.largest_error) if query.largest_error != 0 else "none",
+        "least kept": percent(query.least_rate if query.answers else None),
+        "gaps": gap_words(query),
+    }
+    listed = "".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in facts.items())
+    unmet = query.met_share is not None and query.met_share < 1
+    return (
+        f'<article class="card{" unmet" if unmet else ""}"><h3><span>{text(query.name)}</span>'
+        f'<span class="met">{met_words(query)}</span></h3>'
+        f'<p class="contract" title="{text(query.contract)}">{text(query.contract)}</p>'
+        f'<p class="last">{last}</p><p class="of">{text(query.shown_of) or "&nbsp;"}</p>{drawing}'
+        f'<dl class="facts">{listed}</dl>{hows(query.hows)}'
+        f"<details><summary>SQL</summary><pre>{text(without_secrets(query.sql))}</pre></details></article>\n"
+    )
+
+
+def hows(counts: Mapping[str, int]) -> str:
+    """How answers were obtained: a bar and words."""
+    total = sum(counts.values())
+    if not total:
+        return ""
+    common = sorted(counts.items(), key=lambda item: -item[1])
+    bar = "".join(f'<i class="{text(how)}" style="flex:{n}"></i>' for how, n in common)
+    words = ", ".join(f"{n:,} {text(how)}" for how, n in common)
+    return f'<div class="hows" aria-hidden="true">{bar}</div><p class="how-words">{words}</p>'
+
+
+def _in_words(query: QueryNumbers) -> str:
+    return f"{query.name}: {query.answers:,} answers, last {query.last or 'none'}"
+
+
+def query_table(queries: Sequence[QueryNumbers], most: int) -> str:
+    """All queries as numbers, for who has no scripts and for what is not drawn."""
+    headings = ("query", "contract", "met", "answers", "how", "largest error", "least kept", "gaps", "missed")
+    rows = [
+        (
+            f"<b>{text(query.name)}</b>",
+            f"<code>{text(query.contract)}</code>",
+            met_words(query).replace(" met<", "<"),
+            f"{query.answers:,}",
+            ", ".join(f"{n:,} {text(how)}" for how, n in query.hows.most_common()),
+            percent(query.largest_error) if query.largest_error != 0 else "none",
+            percent(query.least_rate if query.answers else None),
+            gap_words(query),
+            f"{query.missed:,}" if query.missed else NONE,
+        )
+        for query in queries[:most]
+    ]
+    more = f'<p class="note">… and {len(queries) - most:,} more</p>' if len(queries) > most else ""
+    return table(headings, rows, words=(0, 1, 4)) + more
+
+
+def stream_table(streams: Sequence[StreamFrame]) -> str:
+    rows = [
+        (
+            f"<b>{text(stream.name)}</b>",
+            f"{stream.rows:,}",
+            f"{stream.batch:,}",
+            f"{stream.late:,}",
+            f"{stream.unreadable:,}",
+            text(f"{stream.watermark:%Y-%m-%d %H:%M:%S}") if stream.watermark else NONE,
+            text(stream.state),
+        )
+        for stream in streams
+    ]
+    return table(("stream", "rows", "batches", "late", "unreadable", "watermark", "state"), rows)
+
+
+def agents_part(agents: Sequence[AgentsFrame], most: int) -> str:
+    """Agents by stream, and the widths they hold."""
+    parts = []
+    for stream in agents:
+        saved = NONE
+        if stream.offered_per_second:
+            saved = percent(max(0.0, 1 - stream.updates_per_second / stream.offered_per_second))
+        parts.append(
+            f"<p><b>{text(stream.stream)}</b>: {stream.there:,} of {stream.known:,} agents there, "
+            f"{stream.keys:,} keys, {compact(stream.updates_per_second)} updates/s; "
+            f"{saved} of what sending everything would send was saved</p>"
+        )
+        rows = [
+            (
+                f"{text(w.query)}.{text(w.column)}",
+                *(_width(v) for v in (w.smallest, w.median, w.largest, w.used, w.allowed)),
+            )
+            for w in stream.widths[:most]
+        ]
+        if rows:
+            parts.append(table(("widths for", "smallest", "median", "largest", "used", "allowed"), rows))
+        away = [agent.name for agent in stream.agents if not agent.there]
+        if away:
+            parts.append(f'<p class="note">away at the end: {text(", ".join(away[:most]))}</p>')
+    return "".join(map(panel, parts))
+
+
+def _width(value: float | None) -> str:
+    return NONE if value is None else f"{value:.4g}"
+
+
+def alert_table(alerts: Sequence[AlertFrame]) -> str:
+    rows = [
+        (
+            f"<b>{text(alert.name)}</b>",
+            text(alert.query),
+            f"<code>{text(alert.condition)}</code>",
+            f"{alert.events:,}",
+            f"{alert.raised:,}",
+            f"{alert.waiting:,}",
+            text(alert.trouble) or NONE,
+        )
+        for alert in alerts
+    ]
+    headings = ("alert", "on", "when", "events", "raised at the end", "not taken", "trouble")
+    return table(headings, rows, words=(0, 1, 2, 6))
+
+
+def audit_part(report: Mapping[str, Any]) -> str:
+    """What an audit has found."""
+    kind, verdict = (
+        ("good", "✓ All that was promised was kept.")
+        if report.get("passed")
+        else ("bad", "✗ Promises were broken.")
+    )
+    problems = "".join(f"<li>{text(problem)}</li>" for problem in report.get("problems", ()))
+    rows = []
+    for column in report["columns"]:
+        coverage, error = column.get("coverage") or {}, column.get("relative_error") or {}
+        rows.append(
+            (
+                f"<b>{text(column.get('query'))}.{text(column.get('column'))}</b>",
+                f"<code>{text(column.get('contract'))}</code>",
+                f"{column.get('answers', 0):,}",
+                f"{column.get('true_answers', 0):,}",
+                percent(coverage.get("share")),
+                percent(coverage.get("claimed")),
+                percent(error.get("median")),
+                percent(error.get("max")),
+                f"{column.get('differing', 0):,}",
+                f"{column.get('missing', 0):,}",
+            )
+        )
+    headings = (
+        "column",
+        "contract",
+        "answers",
+        "true",
+        "held",
+        "claimed",
+        "median error",
+        "largest",
+        "differ",
+        "missing",
+    )
+    listed = f'<ul class="problems bad">{problems}</ul>' if problems else ""
+    return f'<p class="verdict {kind}">{verdict}</p>{listed}{table(headings, rows, words=(0, 1))}'
+
+
+def settings_list(settings: Mapping[str, Any]) -> str:
+    items = "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for k, v in settings.items())
+    return f'<dl class="settings">{items}</dl>'
+
+
+def safe_sql(catalog: Catalog) -> str:
+    """The statements of a query set, without what is secret in them: a report is passed on."""
+    sql = catalog.sql()
+    for alert in catalog.alerts.values():
+        for url in alert.urls:
+            sql = sql.replace(url, shown_url(url))
+    return without_secrets(sql)
+
+
+def without_secrets(sql: str) -> str:
+    """SQL with the values of options that are passwords or the like left out.
+
+    >>> without_secrets("OPTIONS (path 'a', 'sasl.password' 'x')")
+    "OPTIONS (path 'a', 'sasl.password' '…')"
+    """
+    return _SECRET.sub(r"\1'…'", sql)

@@ -1,0 +1,486 @@
+"""Events reach their webhooks at least once and in order, whatever becomes of either side."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alert_turns import NOW, Turns, alert, answers, catalog_of
+from slackwater.errors import StateError
+from slackwater.runtime.alerts.lanes import LONGEST_S, RETRY_AFTER_AT_MOST_S, Lane
+from slackwater.runtime.alerts.webhook import Outcome, Webhook, retry_seconds
+from slackwater.runtime.clocks import Clocks
+from waiting import wait_for
+from webhook_server import Got, Receiver, Reply, free_port, receiving
+
+
+@dataclass
+class Clock:
+    """Time that goes on when it is told to."""
+
+    passed: float = 0.0
+    clocks: Clocks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clocks = Clocks(lambda: self.passed, self.now)
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.passed)
+
+
+class Always(random.Random):
+    """Jitter that is none: the longest time that may come."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+def raised(turns: Turns, *values: int) -> None:
+    """One event for each value: it is raised by odd ones, and cleared by even ones in between."""
+    for value in values:
+        end = 10 * (turns.step + 1)
+        assert len(turns.turn(answers([value if value % 2 else -value], ends=end))) == 1
+
+
+def manual(folder: Path, url: str, clock: Clock | None = None, **options: Any) -> Turns:
+    clocks = (clock or Clock()).clocks
+    catalog = catalog_of(alert("bytes > 0", url=url, also=options.pop("also", "")))
+    return Turns(folder, catalog, clocks=clocks, rng=Always(), **options)
+
+
+@contextmanager
+def threaded(folder: Path, *alerts: str, **options: Any) -> Iterator[Turns]:
+    turns = Turns(folder, catalog_of(*alerts), **options)
+    turns.alerts.start()
+    try:
+        yield turns
+    finally:
+        turns.alerts.stop(0)
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "alerts").iterdir())
+
+
+# --- what is sent --------------------------------------------------------------------------------
+
+
+def test_a_webhook_gets_the_event_with_its_id_and_the_outbox_is_empty(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        turns = manual(tmp_path, f"{receiver.url}?token=t")
+        (event,) = turns.turn(answers([11], [12], how="sampled"))
+        assert turns.status().waiting == 1
+        assert turns.alerts.delivery.deliver() == 1
+        (got,) = receiver.got
+    assert got.event == {**event, "attempt": 1}
+    assert got.path == "/hook?token=t"
+    assert got.headers["Idempotency-Key"] == event["id"]
+    assert got.headers["Content-Type"] == "application/json"
+    assert "Authorization" not in got.headers
+    assert {
+        "low",
+        "high",
+        "confidence",
+        "how",
+        "keys",
+        "window_start",
+        "at",
+        "emitted_at",
+    } <= got.event.keys()
+    assert (turns.status().waiting, turns.status().trouble) == (0, "")
+    assert left(tmp_path) == []
+    assert turns.alerts.delivery.deliver() == 0
+
+
+def test_user_and_password_go_as_a_header(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        turns = manual(tmp_path, receiver.url.replace("http://", "http://ann:se%40same@"))
+        raised(turns, 1)
+        turns.alerts.delivery.deliver()
+        (got,) = receiver.got
+    assert base64.b64decode(got.headers["Authorization"].removeprefix("Basic ")) == b"ann:se@same"
+    assert got.headers["Host"] == f"127.0.0.1:{receiver.port}"
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/1.0", "HTTP/1.1"])
+def test_many_events_come_in_order_and_share_a_connection_where_it_is_kept(
+    tmp_path: Path, protocol: str
+) -> None:
+    with receiving(lambda got: Reply(200, body=b"thanks"), protocol=protocol) as receiver:
+        turns = manual(tmp_path, receiver.url)
+        raised(turns, *range(1, 21))
+        assert turns.alerts.delivery.deliver() == 20
+        assert [abs(value) for value in receiver.values] == list(range(1, 21))
+        assert receiver.connections == (1 if protocol == "HTTP/1.1" else 20)
+
+
+def test_a_connection_that_was_closed_meanwhile_is_no_failure() -> None:
+    with receiving(lambda got: Reply(closes=True)) as receiver:
+        webhook = Webhook(receiver.url)
+        assert [webhook.post(b"{}", str(number)).kind for number in range(3)] == ["taken"] * 3
+        assert receiver.connections == 3
+        webhook.close()
+
+
+# --- what is not taken ---------------------------------------------------------------------------
+
+
+def test_a_failing_webhook_is_tried_again_ever_more_slowly(tmp_path: Path) -> None:
+    clock = Clock()
+    with receiving(lambda got: Reply(503)) as receiver:
+        turns = manual(tmp_path, receiver.url, clock)
+        raised(turns, 1, 2)
+        deliver = turns.alerts.delivery.deliver
+        assert deliver() == 1
+        assert turns.status().trouble == f"http://127.0.0.1:{receiver.port} answered 503 Service Unavailable"
+        for wait in (1, 2, 4, 8):
+            clock.passed += wait - 0.01
+            assert deliver() == 0
+            clock.passed += 0.01
+            assert deliver() == 1
+        assert turns.status().trouble.endswith("5 times in a row")
+        assert [got.event["attempt"] for got in receiver.got] == [1, 2, 3, 4, 5]
+        assert len({got.headers["Idempotency-Key"] for got in receiver.got}) == 1, "order is kept"
+        receiver.answer = lambda got: Reply()
+        clock.passed += 16
+        assert deliver() == 2, "with the first one taken the next follows at once"
+        assert [got.event["state"] for got in receiver.got[-2:]] == ["raised", "cleared"]
+        assert receiver.got[-1].event["attempt"] == 1
+        assert turns.status().trouble == ""
+
+
+def test_the_longest_wait_is_some_minutes_and_scattered() -> None:
+    lane, rng = Lane("http://h", Webhook("http://h")), random.Random(1)
+    waits = []
+    for _ in range(200):
+        lane.failed(Outcome("later", "answered 500"), 0.0, 0.0, rng)
+        waits.append(lane.due)
+    assert all(LONGEST_S / 2 <= wait <= LONGEST_S for wait in waits[20:])
+    assert max(waits[20:]) - min(waits[20:]) > LONGEST_S / 4
+    assert waits[0] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "wait", "said"),
+    [
+        (Reply(500), 1, "answered 500"),
+        (Reply(408), 1, "answered 408"),
+        (Reply(429, {"Retry-After": "120"}), 120, "answered 429"),
+        (Reply(503, {"Retry-After": "Thu, 01 Jan 2026 00:01:30 GMT"}), 90, "answered 503"),
+        (Reply(503, {"Retry-After": "99999999"}), RETRY_AFTER_AT_MOST_S, "answered 503"),
+        (Reply(503, {"Retry-After": "soon"}), 1, "answered 503"),
+        (Reply(400), LONGEST_S, "answered 400"),
+        (Reply(404), LONGEST_S, "answered 404"),
+        (Reply(410), LONGEST_S, "answered 410"),
+        (Reply(301, {"Location": "/elsewhere"}), LONGEST_S, "redirects are not followed"),
+        (Reply(307, {"Location": "/elsewhere"}), LONGEST_S, "redirects are not followed"),
+        (Reply(raw=b"what?\r\n\r\n"), 1, "no HTTP"),
+    ],
+)
+def test_what_is_not_taken_is_tried_again_when_it_may_help(
+    tmp_path: Path, reply: Reply, wait: float, said: str
+) -> None:
+    clock = Clock()
+    with receiving(lambda got: reply) as receiver:
+        turns = manual(tmp_path, receiver.url, clock)
+        raised(turns, 1)
+        assert turns.alerts.delivery.deliver() == 1
+        assert said in turns.status().trouble
+        clock.passed = wait - 0.01
+        assert turns.alerts.delivery.deliver() == 0
+        receiver.answer = lambda got: Reply()
+        clock.passed = wait
+        assert turns.alerts.delivery.deliver() == 1
+        assert turns.status().waiting == 0
+        assert {got.path for got in receiver.got} == {"/hook"}
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "never", "²", "Thu, 99 Jan 2026 00:01:30 GMT"])
+def test_a_retry_after_that_cannot_be_read_is_none(text: str) -> None:
+    assert retry_seconds(text, NOW) == 0.0
+
+
+def test_a_webhook_that_is_not_there_and_then_is(tmp_path: Path) -> None:
+    clock, port = Clock(), free_port()
+    turns = manual(tmp_path, f"http://127.0.0.1:{port}/hook", clock)
+    raised(turns, 1, 2)
+    assert turns.alerts.delivery.deliver() == 1
+    assert "could not be reached: Connection refused" in turns.status().trouble
+    with receiving(port=port) as receiver:
+        clock.passed = 1
+        assert turns.alerts.delivery.deliver() == 2
+        assert receiver.values == [1, -2]
+
+
+def test_a_name_that_nobody_has_is_trouble_and_no_error(tmp_path: Path) -> None:
+    turns = manual(tmp_path, "http://nobody.invalid/hook")
+    raised(turns, 1)
+    assert turns.alerts.delivery.deliver() == 1
+    assert turns.status().trouble.startswith("http://nobody.invalid could not be reached")
+
+
+def test_a_webhook_that_does_not_answer_in_time_has_failed(tmp_path: Path) -> None:
+    with receiving(lambda got: Reply(hangs=True)) as receiver:
+        turns = manual(tmp_path, receiver.url, timeout=0.2)
+        raised(turns, 1)
+        assert turns.alerts.delivery.deliver() == 1
+        assert turns.status().trouble.endswith("did not answer in time")
+
+
+def test_https_is_spoken_and_what_is_none_is_trouble(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        turns = manual(tmp_path, receiver.url.replace("http:", "https:"))
+        raised(turns, 1)
+        assert turns.alerts.delivery.deliver() == 1
+        assert "could not be reached" in turns.status().trouble
+        assert not receiver.got
+
+
+def test_nothing_secret_is_logged_or_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with receiving(lambda got: Reply(500)) as receiver, caplog.at_level(logging.DEBUG):
+        secret = receiver.url.replace("http://", "http://ann:sesame@") + "/T0/path-secret?token=open"
+        turns = manual(tmp_path, secret, at_most=1)
+        raised(turns, 1, 2, 3)
+        turns.alerts.delivery.deliver()
+        receiver.answer = lambda got: Reply()
+        shown = repr(turns.alerts.status())
+    assert "500" in caplog.text
+    assert "dropped" in caplog.text
+    for text in (caplog.text, turns.status().trouble):
+        assert not [word for word in ("sesame", "ann", "path-secret", "token", "open") if word in text]
+    assert not [word for word in ("sesame", "token", "open") if word in shown]
+
+
+# --- too much ------------------------------------------------------------------------------------
+
+
+def test_an_outbox_that_overflows_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
+    clock, port = Clock(), free_port()
+    with receiving() as other:
+        url = f"http://127.0.0.1:{port}/hook"
+        turns = manual(tmp_path, url, clock, also=other.url, at_most=3)
+        for value in range(1, 8):
+            raised(turns, value)
+            turns.alerts.delivery.deliver()
+        assert [abs(v) for v in other.values] == list(range(1, 8)), "nobody else loses any"
+    assert (turns.status().waiting, turns.status().lost) == (3, 4)
+    assert "4 events were dropped, since too many waited" in turns.status().trouble
+    turns = turns.restarted()
+    assert turns.status().waiting == 3, "what was dropped stays dropped"
+    with receiving(port=port) as receiver:
+        turns.alerts.delivery.deliver()
+        # the first was under way when others were dropped
+        assert [abs(v) for v in receiver.values] == [5, 6, 7]
+    assert left(tmp_path) == []
+
+
+# --- kills and changes ---------------------------------------------------------------------------
+
+
+def test_a_run_that_goes_on_sends_what_was_not_taken_and_no_more(tmp_path: Path) -> None:
+    port = free_port()
+    with receiving() as receiver:
+        turns = manual(tmp_path, receiver.url, also=f"http://127.0.0.1:{port}/hook")
+        ids = [e["id"] for e in turns.turn(answers([1, -2, 3], ends=[10, 20, 30]))]
+        turns.alerts.delivery.deliver()
+        assert len(receiver.got) == 3
+        turns = turns.restarted()
+        assert turns.status().waiting == 3
+        with receiving(port=port) as second:
+            assert turns.alerts.delivery.deliver() == 3
+            assert [got.headers["Idempotency-Key"] for got in second.got] == ids
+        assert len(receiver.got) == 3
+    assert left(tmp_path) == []
+
+
+def test_a_note_that_is_cut_off_means_a_second_delivery_with_the_same_id(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        turns = manual(tmp_path, receiver.url, also=f"http://127.0.0.1:{free_port()}/hook")
+        (event,) = turns.turn(answers([1]))
+        turns.alerts.delivery.deliver()
+        (note,) = (tmp_path / "alerts").glob("*.taken")
+        note.write_text(note.read_text()[:-9])
+        turns.restarted().alerts.delivery.deliver()
+        assert [got.headers["Idempotency-Key"] for got in receiver.got] == [event["id"]] * 2
+
+
+def test_events_of_a_step_that_no_commit_knows_are_not_sent(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        turns = manual(tmp_path, receiver.url)
+        assert turns.turn(answers([1]), commit=False)
+        turns = turns.restarted()
+        assert turns.alerts.delivery.deliver() == 0
+        assert left(tmp_path) == []
+        assert turns.turn(answers([1]))
+        assert turns.alerts.delivery.deliver() == 1
+        assert receiver.values == [1]
+
+
+def test_what_waits_goes_to_where_the_alert_points_now(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        turns = manual(tmp_path, f"http://127.0.0.1:{free_port()}/wrong")
+        raised(turns, 1, 2)
+        turns.alerts.delivery.deliver()
+        turns.change(catalog_of(alert("bytes > 0", url=receiver.url)))
+        assert turns.alerts.delivery.deliver() == 2
+        assert receiver.values == [1, -2]
+        assert turns.status().trouble == ""
+    assert left(tmp_path) == []
+
+
+def test_what_a_dropped_alert_had_to_tell_is_told_nobody(tmp_path: Path) -> None:
+    clock = Clock()
+    with receiving(lambda got: Reply(500)) as receiver:
+        turns = manual(tmp_path, receiver.url, clock)
+        raised(turns, 1, 2)
+        turns.alerts.delivery.deliver()
+        turns.change(catalog_of())
+        receiver.answer = lambda got: Reply()
+        clock.passed = 1_000
+        assert turns.alerts.delivery.deliver() == 0
+        turns.change(catalog_of(alert("bytes > 0", url=receiver.url)))
+        assert turns.alerts.delivery.deliver() == 0, "nor by another of its name"
+        assert left(tmp_path) == []
+
+
+def test_an_outbox_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    turns = manual(tmp_path, "http://127.0.0.1:9/")
+    raised(turns, 1)
+    (path,) = (tmp_path / "alerts").glob("*.jsonl")
+    path.write_text("{nonsense\n")
+    with pytest.raises(StateError, match="delete the file to go on without them"):
+        turns.restarted()
+
+
+# --- threads -------------------------------------------------------------------------------------
+
+
+def test_a_slow_webhook_holds_up_no_other_and_no_turn(tmp_path: Path) -> None:
+    with receiving(lambda got: Reply(hangs=True)) as slow, receiving() as quick:
+        both = [alert("bytes > 0", url=slow.url), alert("bytes > 0", name="b", url=quick.url)]
+        with threaded(tmp_path, *both) as turns:
+            for value in range(1, 31):
+                began = time.monotonic()
+                turns.turn(answers([value if value % 2 else -value], ends=10 * value))
+                assert time.monotonic() - began < 5
+            wait_for(lambda: len(quick.got) == 30, seconds=30)
+            assert [abs(v) for v in quick.values] == list(range(1, 31))
+            assert len(slow.got) <= 1
+            wait_for(lambda: turns.status("b").waiting == 0, seconds=30)
+            assert turns.status("a").waiting == 30
+            began = time.monotonic()
+        assert time.monotonic() - began < 5, "what hangs is broken off"
+
+
+def test_an_event_that_was_broken_off_is_sent_again_by_the_next_run(tmp_path: Path) -> None:
+    with receiving(lambda got: Reply(hangs=True)) as receiver:
+        with threaded(tmp_path, alert("bytes > 0", url=receiver.url)) as turns:
+            raised(turns, 1)
+            wait_for(lambda: len(receiver.got) == 1, seconds=30)
+        receiver.answer = lambda got: Reply()
+        again = turns.restarted()
+        again.alerts.start()
+        wait_for(lambda: again.status().waiting == 0, seconds=30)
+        again.alerts.stop()
+    first, second = receiver.got
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+
+
+def test_threads_go_when_there_is_nothing_to_send_and_come_back(tmp_path: Path) -> None:
+    def mine() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name.startswith("slackwater-alerts")]
+
+    with receiving() as receiver, threaded(tmp_path, alert("bytes > 0", url=receiver.url)) as turns:
+        for count in (1, 2, 3):
+            raised(turns, count)
+            wait_for(lambda count=count: len(receiver.got) == count and not mine(), seconds=30)
+        assert turns.status().waiting == 0
+
+
+def test_a_failing_webhook_is_tried_again_by_its_thread(tmp_path: Path) -> None:
+    replies = iter([Reply(503), Reply(hangs=True)])
+
+    def answer(got: Got) -> Reply:
+        return next(replies, Reply())
+
+    with (
+        receiving(answer) as receiver,
+        threaded(tmp_path, alert("bytes > 0", url=receiver.url), timeout=0.2) as turns,
+    ):
+        raised(turns, 1, 2)
+        wait_for(lambda: turns.status().waiting == 0, seconds=60)
+        assert receiver.values == [1, 1, 1, -2]
+
+
+def test_a_run_that_ends_waits_for_those_who_take_what_they_are_sent(tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def answer(got: Got) -> Reply:
+        release.wait(30)
+        return Reply()
+
+    with receiving(answer) as receiver:
+        turns = Turns(tmp_path, catalog_of(alert("bytes > 0", url=receiver.url)))
+        turns.alerts.start()
+        raised(turns, 1, 2, 3)
+        stopping = threading.Thread(target=turns.alerts.stop, args=(30,))
+        stopping.start()
+        release.set()
+        stopping.join(30)
+        assert not stopping.is_alive()
+        assert receiver.values == [1, -2, 3]
+    assert left(tmp_path) == []
+
+
+def test_a_run_that_ends_does_not_wait_for_one_that_fails(tmp_path: Path) -> None:
+    with receiving(lambda got: Reply(500)) as receiver:
+        turns = Turns(tmp_path, catalog_of(alert("bytes > 0", url=receiver.url)))
+        turns.alerts.start()
+        raised(turns, 1)
+        wait_for(lambda: turns.status().trouble != "", seconds=30)
+        began = time.monotonic()
+        turns.alerts.stop(60)
+        assert time.monotonic() - began < 10
+
+
+def test_dropping_an_alert_stops_a_thread_that_waits(tmp_path: Path) -> None:
+    with (
+        receiving(lambda got: Reply(404)) as receiver,
+        threaded(tmp_path, alert("bytes > 0", url=receiver.url)) as turns,
+    ):
+        raised(turns, 1)
+        wait_for(lambda: "404" in turns.status().trouble, seconds=30)
+        (thread,) = [t for t in threading.enumerate() if t.name.startswith("slackwater-alerts")]
+        turns.change(catalog_of())
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_events_are_in_order_though_the_receiver_dies_and_comes_back(tmp_path: Path) -> None:
+    port = free_port()
+    seen: list[int] = []
+    url = f"http://127.0.0.1:{port}/hook"
+    with threaded(tmp_path, alert("bytes > 0", url=url), timeout=2.0) as turns:
+        for first in (1, 11, 21):
+            with receiving(port=port) as receiver:
+                raised(turns, *range(first, first + 10))
+                goal = first + 9 if first == 21 else first + 2
+                _until(receiver, goal)
+            seen += [abs(v) for v in receiver.values]
+    in_order = list(dict.fromkeys(seen))
+    assert in_order == list(range(1, 31)), "all, in order; doubles may come where a connection broke"
+
+
+def _until(receiver: Receiver, value: int) -> None:
+    wait_for(lambda: any(abs(v) >= value for v in receiver.values), seconds=60)

@@ -1,0 +1,464 @@
+"""Recordings that are looked at: frames, answers and plans read back, old ones, damaged ones and long ones."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from frames import SQL, answer, at, frame, point, query, recording, suspended, turn, write_frames
+from slackwater.cli import app
+from slackwater.errors import StateError
+from slackwater.planners.ruling import FixedRates
+from slackwater.runtime.recording import ANSWERS, MARK, TURNS
+from slackwater.runtime.testing import scripted_session, take_turns
+from slackwater.service import frame_lines
+from slackwater.service.frame_log import FRAMES
+from slackwater.service.lines import Lines
+from slackwater.service.live import Live
+from slackwater.service.models import Frame
+from slackwater.service.recorded import Recorded
+from slackwater.service.watched import Asked, Watched
+from slackwater.terminal.open import notes, open_folder
+
+runner = CliRunner()
+
+
+def sent(recorded: Recorded) -> list[Frame]:
+    """All frames, asked for as the service asks."""
+    found: list[Frame] = []
+    while page := recorded.frames(found[-1].number if found else 0, 7):
+        found += [Frame.model_validate_json(data) for data in page]
+    return found
+
+
+def seconds(made: Frame, name: str) -> list[float]:
+    return [(p.at - at(0)).total_seconds() for q in made.queries if q.name == name for p in q.points]
+
+
+def all_seconds(frames: list[Frame], name: str) -> list[float]:
+    return [second for made in frames for second in seconds(made, name)]
+
+
+def a_run(count: int) -> list[Frame]:
+    """Frames of a run, every tenth whole."""
+    return [
+        frame(
+            number,
+            [query("web", [point(number, float(number))]), *([query("ports")] if number % 10 == 1 else [])],
+            whole=number % 10 == 1,
+            load=float(number),
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recording of half a minute with frames."""
+    answers = [
+        a for s in range(1, 31) for a in (answer("web", s, s), answer("web", s, s + 0.5, column="mean"))
+    ]
+    made = recording(tmp_path / "rec", turns=[turn(n, n) for n in range(1, 31)], answers=answers)
+    write_frames(made / FRAMES, a_run(30))
+    return made
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def test_frames_are_those_of_the_run(folder: Path) -> None:
+    recorded = Recorded(folder)
+    watched: Watched = recorded
+    frames = sent(recorded)
+    assert [f.number for f in frames] == list(range(1, 31))
+    assert {f.mode for f in frames} == {"recorded"}
+    assert frames[0].whole
+    assert all_seconds(frames, "web") == list(range(1, 31))
+    last = watched.frame()
+    assert (last.number, last.whole, last.mode, last.load) == (30, True, "recorded", 30.0)
+    assert seconds(last, "web") == list(range(1, 31))
+    assert [q.name for q in last.queries] == ["web", "ports"]
+    assert Frame.model_validate_json(watched.whole()) == last
+    assert (watched.number, watched.kept_from(), watched.knobs()) == (30, 1, None)
+    assert watched.insight().streams == ()
+    assert recorded.has_frames
+    assert notes(recorded) == []
+    recorded.close()
+
+
+def test_the_tide_line(folder: Path) -> None:
+    moments = Recorded(folder).moments(3)
+    assert [(m.number, m.load, m.at) for m in moments] == [(n, float(n), at(n)) for n in (28, 29, 30)]
+    thinned = Recorded(folder).frame_lines.thinned_moments(10)
+    assert [m.number for m in thinned] == list(range(3, 31, 3)), "of neighbours the largest load stays"
+
+
+def test_a_line_that_was_cut_is_passed_over(folder: Path) -> None:
+    with (folder / FRAMES).open("ab") as file:
+        file.write(b'{"number":31,"at":"2026-03')
+    assert [f.number for f in sent(Recorded(folder))] == list(range(1, 31))
+    assert Recorded(folder).lost == 0
+
+
+@pytest.mark.parametrize("broken", [b"\x00" * 40, b"{}", b'{"number":5,"queries":[', b"null"])
+def test_after_a_damaged_line_comes_the_next_whole_one(folder: Path, broken: bytes) -> None:
+    lines = (folder / FRAMES).read_bytes().splitlines()
+    lines[4] = broken
+    (folder / FRAMES).write_bytes(b"\n".join(lines) + b"\n")
+    recorded = Recorded(folder)
+    assert recorded.lost == 6
+    frames = sent(recorded)
+    assert all_seconds(frames, "web") == [1, 2, 3, 4, *range(11, 31)]
+    assert [f.number for f in frames] == list(range(1, 25))
+    assert "6 frames are damaged" in notes(recorded)[0]
+
+
+def test_damage_that_only_shows_when_a_line_is_read(folder: Path) -> None:
+    lines = (folder / FRAMES).read_bytes().splitlines()
+    for place in (4, 29):
+        lines[place] = lines[place].replace(b'"name":"web"', b'"name":17')
+    (folder / FRAMES).write_bytes(b"\n".join(lines) + b"\n")
+    recorded = Recorded(folder)
+    assert all_seconds(sent(recorded), "web") == [1, 2, 3, 4, *range(11, 30)]
+    assert recorded.frame().number == 29
+
+
+def test_numbers_that_begin_anew_are_counted_on(folder: Path) -> None:
+    write_frames(folder / FRAMES, [*a_run(3), *a_run(2)])
+    assert [f.number for f in sent(Recorded(folder))] == [1, 2, 3, 4, 5]
+
+
+def test_a_long_recording_is_thinned_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_frames(folder / FRAMES, a_run(95))
+    monkeypatch.setattr(frame_lines, "SENT_FRAMES", 10)
+    recorded = Recorded(folder)
+    frames = sent(recorded)
+    assert [f.number for f in frames] == [*range(10, 100, 10), 95]
+    assert all_seconds(frames, "web") == list(range(1, 96)), "no point is lost by putting frames together"
+    assert "shows 10 frames as one" in notes(recorded)[0]
+    monkeypatch.setattr(frame_lines, "SENT_POINTS", 40)
+    assert len(all_seconds(sent(recorded), "web")) == pytest.approx(95 / 3, abs=3)
+
+
+def test_what_is_sent_has_a_bounded_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = [
+        frame(n, [query(f"q{k}", [point(n)]) for k in range(20)], whole=n % 10 == 1) for n in range(1, 101)
+    ]
+    write_frames(folder / FRAMES, run)
+    size = len(run[0].model_dump_json())
+    monkeypatch.setattr(frame_lines, "SENT_BYTES", 10 * size)
+    frames = sent(Recorded(folder))
+    assert 8 <= len(frames) <= 10
+    assert frames[-1].number == 100
+
+
+def test_a_reader_that_comes_back_goes_on_where_it_was(folder: Path) -> None:
+    recorded = Recorded(folder)
+    assert [Frame.model_validate_json(d).number for d in recorded.frames(12, 3)] == [13, 14, 15]
+    assert recorded.frames(30, 5) == []
+
+
+def test_memory_holds_no_frames(folder: Path) -> None:
+    """A hundred thousand points are read through without being kept."""
+    import tracemalloc
+
+    many = [
+        frame(n, [query("web", [point(n + k / 1000) for k in range(1000)])], whole=n == 1)
+        for n in range(1, 101)
+    ]
+    write_frames(folder / FRAMES, many)
+    size = (folder / FRAMES).stat().st_size
+    assert size > 8 * 2**20
+    del many
+    tracemalloc.start()
+    try:
+        recorded = Recorded(folder)
+        for _ in recorded.frame_lines.sent():
+            pass
+        assert tracemalloc.get_traced_memory()[1] < size / 2
+    finally:
+        tracemalloc.stop()
+
+
+# --- recordings without frames --------------------------------------------------------------------
+
+
+def test_frames_are_made_from_turns_and_answers(tmp_path: Path) -> None:
+    answers = [
+        a for s in (1, 2, 5) for a in (answer("web", s, s * 10, half=2.0), answer("web", s, 1, column="mean"))
+    ]
+    answers.insert(4, answer("ports", 2, 7, column="bytes", keys=(("port", 80),)))
+    answers.insert(5, answer("ports", 2, 99, column="bytes", keys=(("port", 53),)))
+    turns = [turn(1, 1), turn(2, 2, level=1.5), turn(3, 5), turn(4, 6, kind="end", batch=None, arrived=0)]
+    recorded = Recorded(recording(tmp_path / "rec", turns=turns, answers=answers))
+    frames = sent(recorded)
+    assert not recorded.has_frames
+    assert "without frames" in notes(recorded)[0]
+    # one for each second, the quiet ones among them
+    assert [(f.at - at(0)).total_seconds() for f in frames] == pytest.approx([1.3, 2.3, 3, 4, 5.3, 6.3])
+    assert [f.phase for f in frames] == ["running"] * 5 + ["ended"]
+    assert [f.level for f in frames[:2]] == [0.5, 1.5]
+    assert all_seconds(frames, "web") == [1, 2, 5]
+    last = recorded.frame()
+    web, ports = last.queries
+    assert (web.answers, web.how, web.rate, web.column) == (6, "sampled", 0.5, "n")
+    assert web.last_text == "50.0 ± 2.0 (95%)"
+    assert (ports.answers, ports.groups, ports.keys) == (2, 2, {"port": 53})
+    assert (last.load, last.capacity, last.mode) == (None, None, "recorded")
+    assert [(s.rows, s.batch, s.state) for s in last.streams] == [(300, 3, "ended")]
+    assert recorded.moments(10)[1].rows_per_second == 100.0
+    recorded.close()
+
+
+def test_turns_that_do_not_say_when_take_the_times_of_answers(tmp_path: Path) -> None:
+    answers = [answer("web", second, second) for second in (1, 2, 3)]
+    turns = [turn(n, None) for n in (1, 2, 3)]
+    frames = sent(Recorded(recording(tmp_path / "rec", turns=turns, answers=answers)))
+    assert [(f.at - at(0)).total_seconds() for f in frames] == pytest.approx([1.2, 2.2, 3.2])
+    assert [seconds(f, "web") for f in frames] == [[1], [2], [3]]
+    assert frames[-1].phase == "stopped"
+
+
+def test_turns_and_answers_that_were_not_committed_are_not_shown(tmp_path: Path) -> None:
+    folder = recording(
+        tmp_path / "rec", turns=[turn(1, 1), turn(2, 2)], answers=[answer("web", 1), answer("web", 2)]
+    )
+    (folder / MARK).write_text('{"turns":1,"answers":1}')
+    (folder / TURNS).write_text((folder / TURNS).read_text()[:-20])
+    recorded = Recorded(folder)
+    assert len(sent(recorded)) == 1
+    assert len(recorded.answers("web", Asked())) == 1
+
+
+def test_a_run_that_was_away_has_no_frames_meanwhile(tmp_path: Path) -> None:
+    turns = [turn(1, 1), turn(2, 86_400)]
+    frames = sent(Recorded(recording(tmp_path / "rec", turns=turns, answers=[answer("web", 1)])))
+    assert len(frames) == 2
+
+
+def test_suspended_windows_and_values_of_several_types_are_shown(tmp_path: Path) -> None:
+    answers = [answer("web", 1, 5), suspended("web", 2), answer("web", 3, "text"), answer("web", 3.5, 2**80)]
+    turns = [turn(n, n) for n in (1, 2, 3, 4)]
+    frames = sent(Recorded(recording(tmp_path / "rec", turns=turns, answers=answers)))
+    hows = [p.how for f in frames for q in f.queries if q.name == "web" for p in q.points]
+    assert hows == ["exact", "suspended", "exact", "exact"]
+
+
+# --- answers, plan, decisions ---------------------------------------------------------------------
+
+
+def test_answers_are_found_by_query_column_time_and_group(tmp_path: Path) -> None:
+    keys = [("a", None), ('say "hi"', 80), ("a", 80)]
+    answers = [
+        answer("Ports", s, s, column="bytes", keys=(("host", host), ("port", port)))
+        for s in range(1, 11)
+        for host, port in keys
+    ]
+    answers += [answer("web", s, s) for s in range(1, 6)]
+    recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))
+
+    def found(name: str, **asked: Any) -> list[Any]:
+        return [(a.value, *(v for _, v in a.keys)) for a in recorded.answers(name, Asked(**asked))]
+
+    assert found("web") == [(s,) for s in range(1, 6)]
+    assert found("WEB", limit=2) == [(4,), (5,)]
+    assert found("web", since=at(2), until=at(3)) == [(2,), (3,)]
+    assert found("web", column="m") == found("nobody") == []
+    assert found("ports", limit=2, keys={"host": "a", "port": "80"}) == [(9, "a", 80), (10, "a", 80)]
+    assert found("ports", limit=1, keys={"host": 'say "hi"'}) == [(10, 'say "hi"', 80)]
+    assert found("ports", limit=1, keys={"port": ""}) == [(10, "a", None)]
+    assert found("ports", keys={"port": "8"}) == found("ports", keys={"size": "80"}) == []
+    latest = recorded.latest("ports", 10)
+    assert [(a.value, a.keys) for a in latest] == [
+        (10, (("host", host), ("port", port))) for host, port in reversed(keys)
+    ]
+    assert len(recorded.latest("ports", 2)) == 2
+    assert recorded.latest("nobody", 2) == []
+
+
+def test_groups_with_fields_of_their_own_are_told_apart(tmp_path: Path) -> None:
+    key = {"a": 1, "value": 2}
+    answers = [
+        answer("ports", s, s, column="bytes", keys=(("k", {**key, "value": v}),))
+        for s in (1, 2)
+        for v in (2, 3)
+    ]
+    recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))
+    assert [(a.value, a.group["k"]["value"]) for a in recorded.latest("ports", 9)] == [(2, 3), (2, 2)]  # type: ignore[index, call-overload]
+
+
+def test_an_answer_that_cannot_be_read_is_told(folder: Path) -> None:
+    lines = (folder / ANSWERS).read_text().splitlines()
+    lines[3] = lines[3].replace('"how":"exact"', '"how":"guessed"')
+    (folder / ANSWERS).write_text("\n".join(lines) + "\n")
+    recorded = Recorded(folder)
+    assert len(recorded.answers("web", Asked(limit=2))) == 2
+    with pytest.raises(StateError, match=r"answers\.jsonl has a line that is no answer: .*guessed"):
+        recorded.answers("web", Asked(limit=100))
+
+
+def test_plan_and_decisions(folder: Path) -> None:
+    recorded = Recorded(folder)
+    assert "query web · ERROR 5%" in recorded.explain("text", None)
+    assert json.loads(recorded.explain("json", "web"))["streams"]
+    assert list(recorded.catalog().queries) == ["web", "ports"]
+    newest = recorded.decisions(None, 2)
+    assert [d["turn"] for d in newest] == [30, 29]
+    assert newest[0]["at"] == "2026-03-01T12:00:30.300000Z"
+    assert (newest[0]["level"], newest[0]["arrived"]) == (0.5, 100)
+    assert recorded.decisions("P", 1)[0]["stream"] == "p"
+    assert recorded.decisions("q", 1) == []
+
+
+CALLS = """CREATE STREAM p (ts TIMESTAMP, size INT) USING scripted TIMESTAMP BY ts;
+CREATE QUERY q AS SELECT middling(twice(size)) AS m FROM p GROUP BY window(ts, '1 second') WITH ERROR 5%;
+"""
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"aggregates": {"middling": {"returns": "DOUBLE", "merges": True, "scalable": True}}}]
+)
+def test_functions_of_the_run_need_not_be_there(tmp_path: Path, said: dict[str, Any]) -> None:
+    folder = recording(
+        tmp_path / "rec", turns=[turn(1, 1)], sql=CALLS, functions=["middling", "twice"], **said
+    )
+    recorded = Recorded(folder)
+    assert "middling(twice(size))" in recorded.explain("text", "q")
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match=r"there is no recording in .*--record"):
+        Recorded(tmp_path)
+    with pytest.raises(StateError, match="no turn came to its end"):
+        Recorded(recording(tmp_path / "empty"))
+    folder = recording(tmp_path / "sql", turns=[turn(1, 1)], sql="CREATE NONSENSE;")
+    with pytest.raises(StateError, match=r"the SQL of the recording .* cannot be read"):
+        Recorded(folder)
+    told = runner.invoke(app, ["open", str(tmp_path), "--no-browser"])
+    assert told.exit_code == 1
+    assert "there is no recording" in told.output
+
+
+def test_an_audit_beside_it_is_read(folder: Path) -> None:
+    recorded = Recorded(folder)
+    assert recorded.audit() is None
+    (folder / "audit.json").write_text('{"passed": true, "problems": [], "columns": []}')
+    assert recorded.audit() == {"passed": True, "problems": [], "columns": []}
+    (folder / "audit.json").write_text("[]")
+    with pytest.raises(StateError, match="is no report of an audit"):
+        recorded.audit()
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def test_lines_are_read_from_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\n\nthree\ncut")
+    lines = Lines(path)
+    assert len(lines) == 3
+    assert [lines[place] for place in range(3)] == [b"one", b"", b"three"]
+    assert list(lines.backwards()) == [b"three", b"", b"one"]
+    assert list(lines.scan()) == [(0, b"one"), (4, b""), (5, b"three")]
+    assert len(Lines(path, most=2)) == 2
+    lines.close()
+    assert len(Lines(tmp_path / "nothing")) == 0
+
+
+# --- in the page ----------------------------------------------------------------------------------
+
+
+def test_a_recording_is_served(folder: Path) -> None:
+    console = Console(record=True, width=200)
+    asked: dict[str, Any] = {}
+
+    def look() -> None:
+        shown = console.export_text(clear=False)
+        url = shown[shown.index("http://") :].partition("/#token=")[0]
+        for path in ("/api/health", "/api/events", "/api/queries/web/answers?limit=1", "/api/plan", "/"):
+            with urllib.request.urlopen(url + path, timeout=30) as response:
+                asked[path] = response.read().decode()
+
+    talk = Console(record=True, width=200)
+    open_folder(folder, port=0, browser=False, console=console, talk=talk, wait=look)
+    assert json.loads(asked["/api/health"]) == {
+        "phase": "running",
+        "mode": "recorded",
+        "version": 1,
+        "number": 30,
+    }
+    assert asked["/api/events"].count("event: frame") == 30
+    assert asked["/api/events"].rstrip().endswith("event: end\nid: 30\ndata: {}")
+    assert json.loads(asked["/api/queries/web/answers?limit=1"])[0]["value"] == 30.5
+    assert "query web" in asked["/api/plan"]
+    assert "Ctrl+C ends" in talk.export_text()
+
+
+# --- a run on Spark -------------------------------------------------------------------------------
+
+
+def batches(count: int = 4, rows: int = 400) -> list[pa.Table]:
+    random = np.random.default_rng(4)
+    origin = int(at(0).timestamp() * 1e6)
+    return [
+        pa.table(
+            {
+                "ts": pa.array(
+                    np.sort(origin + part * 2_000_000 + random.integers(0, 2_000_000, rows)),
+                    pa.timestamp("us", "UTC"),
+                ),
+                "size": pa.array(random.integers(40, 1500, rows).astype("int32")),
+                "port": pa.array(random.choice([80, 53], rows).astype("int32")),
+            }
+        )
+        for part in range(count)
+    ]
+
+
+def test_a_recorded_run_is_the_same_when_it_is_looked_at(spark: Any, tmp_path: Path) -> None:
+    data = {"p": batches()}
+    session = scripted_session(spark, SQL, data, ruler=FixedRates({"web": 0.5}))
+    # frames are made when this test says so
+    live = Live(session, record=tmp_path / "rec", every=3600.0)
+    assert not (tmp_path / "rec").exists(), "nothing is written before the run has begun"
+    session.start(manual=True, record=tmp_path / "rec")
+    live.start()
+    try:
+        take_turns(session, data)
+        live.advance()
+    finally:
+        session.stop()
+    live.stop()
+    shown = live.frame()
+    recorded = Recorded(tmp_path / "rec")
+    first = Frame.model_validate_json(recorded.frames(0, 1)[0])
+    assert [q.name for q in first.queries] == ["web", "ports"], "those without an answer are there too"
+    again = recorded.frame()
+    assert recorded.has_frames
+    assert again.queries == shown.queries
+    assert again.streams == shown.streams
+    assert {q.name: q.answers for q in again.queries} == {"web": 16, "ports": 16}
+    kept = recorded.answers("web", Asked(limit=100))
+    assert kept == live.answers("web", Asked(limit=100))
+    assert {a.how for a in kept} == {"sampled"}
+    # without its frames it is much the same
+    (tmp_path / "rec" / FRAMES).unlink()
+    made = Recorded(tmp_path / "rec")
+    assert not made.has_frames
+    remade = made.frame()
+    assert [(q.name, q.answers, q.last_text, q.points) for q in remade.queries] == [
+        (q.name, q.answers, q.last_text, q.points) for q in shown.queries
+    ]
+    made.close()
+    recorded.close()
