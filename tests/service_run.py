@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from service_client import Client
-from slackwater.runtime.session import Session, Settings
+from slackwater.runtime.clocks import Clocks
+from slackwater.runtime.session import Session
 from slackwater.runtime.testing import scripted_session
+from slackwater.runtime.watching import Observer
 from slackwater.service.live import Live
 from slackwater.service.server import serving
 from slackwater.service.watched import Dials
@@ -46,18 +49,31 @@ def batches(count: int, rows: int = 300, seconds: float = 2.0) -> list[pa.Table]
 
 
 @dataclass
+class Clock:
+    """Seconds that go on as they do, and may jump."""
+
+    ahead: float = 0.0
+
+    def seconds(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@dataclass
 class Running:
     """A session that is served: `turn` gives it batches, `live.advance` makes a frame."""
 
     session: Session
     live: Live
     client: Client
+    clock: Clock
     taken: int = 0
 
     def turn(self, count: int = 1) -> None:
         """Some more batches, and a frame after each."""
         carrier = self.session.engine.executor.session.range(0)
         for _ in range(count):
+            # so that nothing is put off for having been done just now
+            self.clock.ahead += 100.0
             self.session.engine.batch("p", carrier, self.taken)
             self.taken += 1
             self.live.advance()
@@ -72,19 +88,19 @@ def running(
     tables: list[pa.Table] | None = None,
     dials: Dials | None = None,
     record: Path | None = None,
-    settings: Settings | None = None,
 ) -> Iterator[Running]:
     """A run of scripted batches; nothing happens in it by itself."""
     given = batches(60) if tables is None else tables
-    # a machine of a slow hour is no reason to shed: batches may take as long as they like
-    settings = settings or Settings(trigger_ms=600_000)
+    clock = Clock()
     session = scripted_session(
-        spark, sql, {"p": given}, state=state, settings=settings, ends=record is not None
+        spark, sql, {"p": given}, state=state, clocks=Clocks(clock.seconds), ends=record is not None
     )
+    # every batch is measured and none is shed, however slow the machine is at this hour
+    session.governor = Observer
     live = Live(session, dials=dials, record=record)
     session.start(manual=True, record=record)
     try:
         with serving(live, live.control, port=0, token=TOKEN, recording=record) as address:
-            yield Running(session, live, Client(address))
+            yield Running(session, live, Client(address), clock)
     finally:
         session.stop()

@@ -15,7 +15,9 @@ from slackwater.terminal.demo_dials import (
     CALM_LEAST,
     CALM_MULTIPLE,
     DEBOUNCE_S,
+    FINE,
     RISE,
+    SETTLING_S,
     STEP,
     WARM_BATCHES,
     WARM_FACTOR,
@@ -35,7 +37,7 @@ BATCH = Batch(0, 0, 2_000_000, 3_000_000, 0.5, 100, 0.0, False, 0.2, 1.0)
 class World:
     """A machine with batches as a test says, and dials that turn it."""
 
-    def __init__(self, capacity: float = 6_000.0) -> None:
+    def __init__(self, capacity: float = 8_000.0) -> None:
         self.now = 100.0
         self.last: Batch | None = None
         self.capacity = capacity
@@ -124,23 +126,23 @@ def test_a_burst_is_five_times_what_was_measured_step_by_step() -> None:
     world = World().warmed()
     world.pass_(STORY[0].seconds)
     assert world.chapter == STORY[1].text
-    # 30,000 rows a batch are five times the capacity: 15 times as much as is usual
+    # 40,000 rows a batch are five times the capacity: 20 times as much as is usual
     assert world.loads[-1] == RISE
     world.pass_(INTERVAL)
     assert world.loads[-1] == RISE * STEP
     world.pass_(INTERVAL)
-    assert world.loads[-1] == 15.0
-    world.capacity = 3_000.0
+    assert world.loads[-1] == 20.0
+    world.capacity = 4_000.0
+    world.pass_(INTERVAL)
+    assert world.loads[-1] == 20.0 / STEP
     world.pass_(INTERVAL)
     assert world.loads[-1] == 10.0
-    world.pass_(INTERVAL)
-    assert world.loads[-1] == 7.5
-    world.pass_(6)
-    # by then it is settled
+    world.pass_(SETTLING_S - 4 * INTERVAL)
+    # by then it changes little
     world.capacity = 9_000.0
-    world.pass_(6)
-    assert world.loads[-1] == 7.5
-    world.pass_(8)
+    world.pass_(2 * INTERVAL)
+    assert world.loads[-1] == pytest.approx(10.0 * FINE**2)
+    world.pass_(STORY[1].seconds - SETTLING_S)
     assert world.chapter == STORY[2].text
     assert world.loads[-1] == 1.0
 

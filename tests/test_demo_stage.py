@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_a_stretch_of_the_demo(spark: Any, tmp_path: Path) -> None:
 
 def _in_order(batches: tuple[Batch, ...]) -> None:
     assert [b.number for b in batches] == sorted({b.number for b in batches})
-    for before, after in zip(batches, batches[1:], strict=False):
+    for before, after in pairwise(batches):
         assert after.oldest == before.newest
         assert after.ended >= after.newest
         assert after.load > 0

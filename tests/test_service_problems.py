@@ -86,7 +86,9 @@ def test_what_is_asked_for_in_a_wrong_way_is_told_by_its_field(client: Client) -
     assert refused({"sql": " ; "}) == "expected a statement, found none"
     assert "less than or equal to 20" in refused({"tolerance": 21}, method="PUT", path="/api/knobs")
     assert "limit" in str(client.get("/api/moments?limit=0").problem(422)["detail"])
-    assert "since" in str(client.get("/api/queries/q/answers?since=yesterday").problem(422)["detail"])
+    for text in ("yesterday", "0.5", "1767225600"):
+        said = client.get(f"/api/queries/q/answers?since={text}").problem(422)["detail"]
+        assert said == "query.since: value error, expected a time such as 2026-01-01T00:00:00Z"
 
 
 def _told(client: Client, body: bytes, method: str = "POST", path: str = "/api/queries") -> str:
@@ -129,9 +131,18 @@ def test_what_is_not_there_is_told_with_what_is(client: Client) -> None:
     client.change("PATCH", "/api/queries/nix", {"contract": "EXACT"}).problem(404)
     assert "/api/openapi.json" in client.get("/api/nothing").problem(404)["detail"]
     client.get("/page/nothing.js").problem(404)
-    assert (
-        client.change("PUT", "/api/queries").problem(405)["detail"] == "PUT cannot be done with /api/queries"
-    )
+
+
+def test_what_cannot_be_done_is_told_with_what_can(client: Client) -> None:
+    for path, allowed in (
+        ("/api/queries", "GET, POST"),
+        ("/api/queries/q", "DELETE, GET, PATCH"),
+        ("/api/health", "GET"),
+        ("/metrics", "GET"),
+    ):
+        said = client.change("PUT", path)
+        assert said.problem(405)["detail"] == f"PUT cannot be done with {path}"
+        assert said.headers["allow"] == allowed
 
 
 def test_a_stopped_run_is_a_conflict_and_the_unexpected_is_told_without_its_words(client: Client) -> None:

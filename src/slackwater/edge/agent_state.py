@@ -314,7 +314,7 @@ class AgentState:
                 message |= told_terms(message["keys"], self.declared, self._terms)
             self._announced += len(message["keys"])
             return message
-        batch = self.outbox.next_batch(now)
+        batch = self.outbox.next_batch(now, self.offered)
         return None if batch is None else batch.message()
 
     def make_sums(self, message: Message, now: int) -> None:

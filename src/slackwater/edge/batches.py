@@ -47,6 +47,8 @@ def batch_fields(message: Message, columns: int, numbers: Sequence[int]) -> Mess
         fields["narrowed"] = _narrowed(message)
     if "caught_up" in message:
         fields["caught_up"] = field(message, "caught_up", flag, "true or false")
+    if "offered" in message:
+        fields["offered"] = field(message, "offered", _whole, "a whole number")
     if "superseded" in message:
         fields["superseded"] = field(message, "superseded", whole, "a whole number")
     if "missing" in message:

@@ -84,6 +84,8 @@ class Batch:
     """Since when rows are missing that were superseded."""
     absent: list[ToldAbsent]
     beside: tuple[Ints, list[list[Curve]]]
+    offered: int = 0
+    """Values that had come to the agent when it was made: what sending everything would have sent."""
 
     def message(self) -> Message:
         message: Message = {"type": "batch", "number": self.number, "sent": self.sent}
@@ -102,6 +104,8 @@ class Batch:
             message["beside"] = {"key": self.beside[0].tolist(), "curve": self.beside[1]}
         if self.caught_up:
             message["caught_up"] = True
+        if self.offered:
+            message["offered"] = self.offered
         if self.superseded:
             message["superseded"] = self.superseded
             message["missing"] = self.missing
@@ -178,8 +182,11 @@ class Outbox:
         self._caught_up = self._put
         self._complete = True
 
-    def next_batch(self, now: int) -> Batch | None:
-        """The next batch to send on this connection, None while there is none or enough are under way."""
+    def next_batch(self, now: int, offered: int = 0) -> Batch | None:
+        """The next batch to send on this connection, None while there is none or enough are under way.
+
+        ``offered`` is how many values have come to the agent so far.
+        """
         if self._unsent:
             self._unsent -= 1
             return self._under_way[-1 - self._unsent]
@@ -195,7 +202,7 @@ class Outbox:
         self._number += 1
         curves, beside = self.curves.told_curves(rows.key), self.curves.beside(now)
         told = self._untold, self._missing
-        batch = Batch(self._number, now, rows, curves, narrowed, caught_up, *told, absent, beside)
+        batch = Batch(self._number, now, rows, curves, narrowed, caught_up, *told, absent, beside, offered)
         self._untold, self._missing = 0, None
         self._caught_up = None if caught_up else self._caught_up
         self._under_way.append(batch)

@@ -46,12 +46,8 @@ class AuditJob:
         return self.told()
 
     def _start(self, recording: Path) -> None:
-        command = [sys.executable, "-m", "slackwater.cli", "audit", str(recording)]
-        command += ["--json", str(recording / f"{RESULT}.tmp")]
-        for path in self._imports:
-            command += ["--import", str(path)]
         self._process = subprocess.Popen(
-            command,
+            command_of(recording, self._imports),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -89,6 +85,8 @@ class AuditJob:
             report = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             return Audit(state="failed", recording=where, message=f"{path} cannot be read: {error}")
+        if not isinstance(report, dict):
+            return Audit(state="failed", recording=where, message=f"{path} is not the report of an audit")
         return Audit(state="done", recording=where, passed=bool(report.get("passed")), report=report)
 
     def stop(self) -> None:
@@ -97,3 +95,12 @@ class AuditJob:
             process = self._process
         if process is not None:
             process.terminate()
+
+
+def command_of(recording: Path, imports: Sequence[Path]) -> list[str]:
+    """What is run, as somebody would at a terminal."""
+    command = [sys.executable, "-m", "slackwater.cli", "audit", str(recording)]
+    command += ["--json", str(recording / f"{RESULT}.tmp")]
+    for path in imports:
+        command += ["--import", str(path)]
+    return command

@@ -80,14 +80,15 @@ class Readers:
             )
 
     async def follow(
-        self, news: Callable[[], list[bytes]], ended: Callable[[], bool]
+        self, news: Callable[[], list[bytes]], ended: Callable[[], bool], *, slow: bool = False
     ) -> AsyncIterator[bytes]:
-        """What ``news`` has whenever it has some, until ``ended``."""
+        """What ``news`` has whenever it has some, until ``ended``; ``slow``: it reads from a disk."""
         self.count += 1
         try:
             while True:
                 waiting = self._news
-                found = news()
+                # others need not wait while frames of a recording are read
+                found = await asyncio.to_thread(news) if slow else news()
                 if found:
                     self.sent += len(found)
                     yield b"".join(found)

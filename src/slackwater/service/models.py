@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Phase = Literal["starting", "running", "ended", "stopped", "failed"]
 Mode = Literal["live", "recorded"]
+EXAMPLE = "CREATE QUERY dns AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '5 seconds') WITH ERROR 5%"
 
 
 class Model(BaseModel):
@@ -91,7 +92,7 @@ class AgentFrame(Model):
     keys: int
     updates: int = Field(description="Rows that it has sent so far.")
     offered_per_second: float | None = Field(
-        description="Messages a second if it sent every change; null while it has not said."
+        description="Messages a second if it sent every value; null while it has not said."
     )
     since: datetime | None = Field(description="Since when it is away; null while it is there.")
 
@@ -193,13 +194,13 @@ class Moment(Model):
 class Statements(Model):
     """SQL, one statement or several."""
 
-    sql: str = Field(min_length=1, max_length=100_000)
+    sql: str = Field(min_length=1, max_length=100_000, examples=[EXAMPLE])
 
 
 class ContractWanted(Model):
     """What a query shall promise, as SQL writes it after WITH."""
 
-    contract: str = Field(min_length=1, max_length=1_000)
+    contract: str = Field(min_length=1, max_length=1_000, examples=["ERROR 5%", "EXACT", "SUBSET GAP 3"])
 
 
 class Predicted(Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from http import HTTPStatus
 from typing import Any
 
@@ -65,17 +66,30 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
         detail = str(error.detail)
+        headers = dict(error.headers or {})
         if error.status_code == 404 and detail == "Not Found":
             detail = f"there is nothing at {request.url.path}; /api/openapi.json says what there is"
         elif error.status_code == 405:
             detail = f"{request.method} cannot be done with {request.url.path}"
-        headers = dict(error.headers) if error.headers else None
+            # the framework names the methods of one route, where several share a path
+            headers = {"Allow": _allowed(app, request.url.path) or headers.get("Allow", "GET")}
         return problem(error.status_code, detail, headers=headers)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
         logger.exception("%s %s failed", request.method, request.url.path)
         return problem(500, f"{type(error).__name__}: this should not happen; the log of the run says where")
+
+
+def _allowed(app: FastAPI, path: str) -> str:
+    """What can be done with a path of the API; empty for other paths."""
+    found = [
+        method.upper()
+        for template, operations in app.openapi()["paths"].items()
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path)
+        for method in operations
+    ]
+    return ", ".join(sorted(found))
 
 
 def _told(error: Any) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from slackwater.plan.model import Step
@@ -15,12 +14,11 @@ from slackwater.service import api_models as out
 from slackwater.service.events import MEDIA_TYPE, Readers, answers_for, frames_for
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame
+from slackwater.service.parameters import After, LastEvent, Limit, Time, number_after
 from slackwater.service.problems import Refusal
 from slackwater.service.statistics_out import level_of, statistics_of
 from slackwater.service.watched import Asked, Watched
 
-ANSWERS_AT_MOST = 5_000
-NUMBER_AT_MOST = 2**53
 EVENTS: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
 }
@@ -39,33 +37,33 @@ PLAN_TYPES = {
     "dot": "text/vnd.graphviz; charset=utf-8",
     "svg": "image/svg+xml",
 }
-Limit = Annotated[int, Query(ge=1, le=ANSWERS_AT_MOST)]
-After = Annotated[int | None, Query(ge=0, le=NUMBER_AT_MOST, description="Only what came after this number.")]
-LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", description="As `after`, from a browser.")]
 
 
 def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> APIRouter:
-    """All that can be asked."""
+    """All that can be asked.
+
+    What looks at a whole frame is no coroutine: making one may take a moment, in which the loop sends events.
+    """
     api = APIRouter(prefix="/api")
 
     @api.get("/health", tags=["run"])
-    async def health() -> out.Health:
+    def health() -> out.Health:
         """Whether the run goes on."""
         frame = watched.frame()
         return out.Health(phase=frame.phase, mode=frame.mode, version=frame.version, number=frame.number)
 
     @api.get("/frame", tags=["run"], response_model=Frame)
-    async def frame() -> Response:
+    def frame() -> Response:
         """The run at this moment: streams, queries, load, level, agents, alerts."""
         return Response(watched.whole(), media_type="application/json")
 
     @api.get("/events", tags=["run"], responses=EVENTS, response_class=StreamingResponse)
-    async def events(after: After = None, last: LastEvent = None) -> StreamingResponse:
+    def events(after: After = None, last: LastEvent = None) -> StreamingResponse:
         """Frames as they come: events `frame`, one a second, the first of them whole."""
         readers.check()
-        news = frames_for(watched, _after(after, last))
+        news = frames_for(watched, number_after(after, last))
         over = watched.frame().mode == "recorded"
-        return _stream(readers.follow(news, lambda: over))
+        return _stream(readers.follow(news, lambda: over, slow=over))
 
     @api.get("/moments", tags=["run"])
     async def moments(limit: Annotated[int, Query(ge=1, le=3_600)] = 600) -> list[Moment]:
@@ -73,7 +71,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         return list(watched.moments(limit))
 
     @api.get("/level", tags=["load"])
-    async def level() -> out.Level:
+    def level() -> out.Level:
         """The loss level, load and capacity."""
         return level_of(watched.frame())
 
@@ -101,12 +99,12 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         return Response(watched.explain(format, name), media_type=PLAN_TYPES[format])
 
     @api.get("/agents", tags=["agents"])
-    async def agents() -> list[AgentsFrame]:
+    def agents() -> list[AgentsFrame]:
         """Agents by stream: messages a second, widths, who is away."""
         return watched.frame().agents
 
     @api.get("/alerts", tags=["alerts"])
-    async def alerts() -> list[AlertFrame]:
+    def alerts() -> list[AlertFrame]:
         """Alerts, whether they are raised, and what waits to be delivered."""
         return watched.frame().alerts
 
@@ -162,14 +160,14 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         request: Request,
         name: str,
         column: Annotated[str | None, Query(max_length=200)] = None,
-        since: Annotated[datetime | None, Query(description="Windows that end at or after this.")] = None,
-        until: datetime | None = None,
+        since: Annotated[Time | None, Query(description="Windows that end at or after this.")] = None,
+        until: Annotated[Time | None, Query(description="Windows that end at or before this.")] = None,
         limit: Limit = 300,
     ) -> Response:
         """Answers of a query, oldest first: the newest that fit. `key.NAME=VALUE` chooses a group."""
         step = find_query(watched, name)
         keys = {k[4:]: v for k, v in request.query_params.items() if k.startswith("key.")}
-        asked = Asked(column, keys or None, _zoned(since), _zoned(until), limit)
+        asked = Asked(column, keys or None, since, until, limit)
         return _json_of(watched.answers(step.name, asked))
 
     @api.get("/queries/{name}/latest", tags=["answers"], response_model=list[out.AnswerOut])
@@ -189,7 +187,7 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         if query is not None:
             find_query(watched, query)
         readers.check()
-        return _stream(readers.follow(answers_for(keeper, query, _after(after, last)), lambda: False))
+        return _stream(readers.follow(answers_for(keeper, query, number_after(after, last)), lambda: False))
 
 
 def find_query(watched: Watched, name: str) -> Step:
@@ -226,14 +224,3 @@ def _stream(body: Any) -> StreamingResponse:
     return StreamingResponse(
         body, media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
-
-
-def _after(after: int | None, last: str | None) -> int | None:
-    if after is not None or last is None:
-        return after
-    return int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None
-
-
-def _zoned(moment: datetime | None) -> datetime | None:
-    """A time without a zone is in UTC, as all times of answers are."""
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

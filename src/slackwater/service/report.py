@@ -16,6 +16,7 @@ from typing import Any
 
 from slackwater.runtime.answers import HOWS
 from slackwater.service import report_parts as parts
+from slackwater.service import report_tables as tables
 from slackwater.service import report_words as words
 from slackwater.service.models import Moment
 from slackwater.service.recorded import Recorded
@@ -49,12 +50,12 @@ def report(recorded: Recorded, title: str, *, made_at: datetime | None = None) -
         words.tiles(frame, moments, queries),
         words.tide_section(moments),
         words.query_section(queries, {name: plot["id"] for name, plot in drawn.items()}, DRAWN),
-        parts.section("Streams", parts.panel(parts.stream_table(frame.streams))),
+        parts.section("Streams", parts.panel(tables.stream_table(frame.streams))),
     ]
     if frame.agents:
-        sections.append(parts.section("Agents", parts.agents_part(frame.agents, words.LISTED)))
+        sections.append(parts.section("Agents", tables.agents_part(frame.agents, words.LISTED)))
     if frame.alerts:
-        sections.append(parts.section("Alerts", parts.panel(parts.alert_table(frame.alerts))))
+        sections.append(parts.section("Alerts", parts.panel(tables.alert_table(frame.alerts))))
     sections += [words.audit_section(recorded), words.run_section(recorded)]
     page = Template(_asset("report/report.html"))
     return page.substitute(

@@ -91,13 +91,18 @@ class QueryNumbers:
     largest_error: float | None = None
     least_rate: float = 1.0
     groups: int = 0
-    last: str = ""
     missing: int = 0
     """Windows between two answers of the series that have none; of grouped answers they may have no rows."""
     longest_gap: int = 0
     missed: int = 0
     series: Thinned = field(default_factory=Thinned)
     _before: float | None = None
+    _last: Answer | None = None
+
+    @property
+    def last(self) -> str:
+        """The last answer with its interval."""
+        return "" if self._last is None else show_estimate(self._last)
 
     @property
     def answers(self) -> int:
@@ -132,7 +137,7 @@ class QueryNumbers:
         if moment is None or not self._shows(answer):
             return
         if answer.how != "suspended":
-            self.last = show_estimate(answer)
+            self._last = answer
         at = to_micros(moment) / 1e6
         point = Drawn(at, value, low, high, answer.how, answer.met, answer.rate, self._gap(at))
         if value is not None or answer.how == "suspended":

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from slackwater.runtime.show import compact, duration, show_time
 from slackwater.service import report_parts as parts
+from slackwater.service import report_tables as tables
 from slackwater.service.models import Frame, Moment
 from slackwater.service.recorded import Recorded
 from slackwater.service.report_data import QueryNumbers
@@ -73,7 +74,7 @@ def tiles(frame: Frame, moments: Sequence[Moment], queries: Sequence[QueryNumber
         ("answers", compact(answers), f"of {_many(len(queries), 'query', 'queries')}"),
         ("contract met", parts.percent(met / answers if answers else None), "of all answers"),
         ("exact", parts.percent(whole / answers if answers else None), "of all answers"),
-        ("largest error", parts.percent(max(errors, default=None)), "half of an interval over its value"),
+        ("largest error", parts.percent(max(errors, default=None)), "half an interval over its value"),
         ("highest level", f"{max(m.level for m in moments):.2f}", "above 1 contracts are not kept"),
         ("rows", compact(sum(s.rows for s in frame.streams)), f"up to {compact(fastest)} a second"),
     ]
@@ -126,7 +127,7 @@ def audit_section(recorded: Recorded) -> str:
     found = recorded.audit()
     words = "The recording replayed without shedding, and its answers beside the true ones."
     if found is not None:
-        return parts.section("Audit", parts.panel(parts.audit_part(found)), words=words)
+        return parts.section("Audit", parts.panel(tables.audit_part(found)), words=words)
     hint = (
         "No audit has been run. <code>slackwater audit DIR --json DIR/audit.json</code> runs one, and a "
         "report that is made after it shows what it found."
@@ -136,12 +137,12 @@ def audit_section(recorded: Recorded) -> str:
 
 def run_section(recorded: Recorded) -> str:
     """The SQL and the settings."""
-    sql = parts.safe_sql(recorded.catalog())
+    sql = tables.safe_sql(recorded.catalog())
     changed = len(recorded.versions.numbers) - 1
     words = "The statements at the end of the run."
     if changed:
         words += f" The query set was changed {_many(changed, 'time', 'times')} while it ran."
-    settings = parts.settings_list(recorded.settings)
+    settings = tables.settings_list(recorded.settings)
     body = parts.panel(f"<pre>{parts.text(sql)}</pre>") + parts.panel(f"<p>Settings</p>{settings}")
     return parts.section("What was run", body, words=words, kind="run")
 

@@ -70,9 +70,10 @@ def run_demo(console: Console, asked: Asked) -> bool:
     """Tell the story; with ``check`` whether it went as told."""
     live = console.is_terminal and not asked.check
     serve = Serve(port=asked.port)
-    # before Spark takes its seconds to start
-    listening = serve.listen()
     with ExitStack() as stack:
+        # before Spark takes its seconds to start
+        listening = serve.listen()
+        stack.callback(listening.close)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-demo-")))
         with console.status("starting Spark …"):
             spark = stack.enter_context(

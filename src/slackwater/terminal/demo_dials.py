@@ -27,12 +27,12 @@ WARM_PATIENCE_S = 45.0
 CALM_MULTIPLE = 0.7
 """Calm is the usual rate, or so much of the capacity on a machine for which that is too much."""
 CALM_LEAST = 0.25
-RISE = 8.0
-"""How many times as much comes when a burst begins, at most: of calm batches costs are known roughly."""
+RISE = 10.0
+"""The factor that a burst begins with, at most: from calm batches costs are known roughly."""
 SETTLING_S = 12.0
-"""How long into a burst its rate is adjusted, batch by batch: by then they are known well."""
-STEP = 1.5
-"""By how much an adjustment changes the rate at most."""
+"""How long into a burst its rate may still change much: by then they are known well."""
+STEP, FINE = 1.6, 1.1
+"""By how much the rate is changed at most after a batch, until then and later."""
 DEBOUNCE_S = 0.5
 logger = logging.getLogger(__name__)
 
@@ -162,11 +162,11 @@ class DemoDials:
             if entered:
                 self._apply(self._calm())
             return
-        if entered or (fresh and told.passed <= SETTLING_S):
-            wanted = self._factor_for(told.chapter.multiple)
-            step = RISE if entered else STEP
-            if wanted is not None:
-                self._apply(min(max(wanted, self._factor / step), self._factor * step))
+        wanted = self._factor_for(told.chapter.multiple) if entered or fresh else None
+        if wanted is not None:
+            step = STEP if told.passed <= SETTLING_S else FINE
+            least, most = (LEAST, RISE) if entered else (self._factor / step, self._factor * step)
+            self._apply(min(max(wanted, least), most))
 
     def _calm(self) -> float:
         """The factor of calm, found when the story begins and kept: it is to be as calm as before."""

@@ -32,6 +32,8 @@ from slackwater.terminal.demo_webhook import Receiver
 
 INTERVAL_MS = 2_000
 """Three streams share a small machine, and of each batch some tenths of a second are Spark's own."""
+UTILISATION = 70
+"""Percent of an interval that a batch may take: agents, routers, page and terminal need some of it too."""
 RATE = 4_000.0
 """Packets a second while it is calm."""
 
@@ -71,7 +73,7 @@ class Stage:
         self.session = Session(
             self._spark,
             self._folder / "state",
-            Settings(trigger_ms=INTERVAL_MS),
+            Settings(trigger_ms=INTERVAL_MS, utilisation=UTILISATION),
             sources=self._sources(),
         )
         self.session.function("network", longest_prefix(ROUTES), "string")

@@ -177,6 +177,7 @@ class Following:
                     f"{VARIABLE}, or with the address that slackwater run has printed"
                 ) from None
             if error.code == 404:
+                error.close()
                 raise SlackwaterError(
                     f"{self.place.url} is no service of slackwater's: it has no {path.partition('?')[0]}"
                 ) from None
@@ -223,6 +224,7 @@ def _reason(error: Exception) -> str:
 def _detail(error: urllib.error.HTTPError) -> str:
     """What the service said was wrong."""
     try:
-        return str(json.load(error)["detail"])
+        with error:
+            return str(json.load(error)["detail"])
     except (ValueError, KeyError, TypeError, OSError):
         return str(error.reason)

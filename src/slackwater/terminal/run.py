@@ -50,15 +50,15 @@ def run_file(
     check_root(root)
     if record is not None:
         check_recording_folder(record)
-    listening = serve.listen() if serve is not None else None
     sinks: list[Sink] = []
     if answers is not None:
         sinks.append(sink_for(answers, overwrite=overwrite))
     elif not live:
         sinks.append(TerminalSink(console))
-    if root.exists() and not fresh and _committed(root):
-        talk.print(f"going on from the state in {root} (--fresh starts over)")
     with ExitStack() as stack:
+        listening = stack.enter_context(serve.listen()) if serve is not None else None
+        if root.exists() and not fresh and _committed(root):
+            talk.print(f"going on from the state in {root} (--fresh starts over)")
         with talk.status("starting Spark …"):
             log = root.parent / f"{root.name}.spark.log"
             spark = stack.enter_context(passing_session(f"slackwater {file}", log, spark_settings))

@@ -74,10 +74,12 @@ class Serve:
 def kept_token(root: Path) -> str:
     """The token of a run: the one it had before, else a new one that only its owner can read."""
     path = root / TOKEN
-    if path.exists() and (known := path.read_text().strip()):
+    # one that others could read may be known to them
+    if path.exists() and not path.stat().st_mode & 0o077 and (known := path.read_text().strip()):
         return known
     made = secrets.token_urlsafe(24)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(made + "\n")
     return made

@@ -37,7 +37,9 @@ class Mirror(Seen):
         elif kind == "keys":
             self._announce(entry)
         elif kind == "joined":
-            self._agent(entry["agent"])
+            self._agent(entry["agent"]).offered.clear()
+        elif kind == "batch" and "offered" in entry:
+            self._agent(entry["agent"]).offers(entry["sent"], entry["offered"])
         elif kind == "sums":
             self.ordered.apply(entry)
             # whoever tells a sum has heard of it: its rows come after this, whatever its clock says

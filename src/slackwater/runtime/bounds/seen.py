@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ _ARRAYS = (
     "rates",
 )
 """What is kept by key and by object."""
+OFFERED_OVER = 60_000_000
+"""Microseconds over which it is counted how many values come to an agent."""
 
 
 @dataclass
@@ -47,6 +50,24 @@ class AgentSeen:
     """What one of its messages costs, relative to those of others, times what its key says."""
     rows: int = 0
     """What it has told."""
+    offered: deque[tuple[int, int]] = field(default_factory=deque, compare=False)
+    """By time: how many values had come to it; of the last minute, and of the life it is in."""
+
+    def offers(self, at: int, values: int) -> None:
+        """It has said how many values had come to it at a time."""
+        if self.offered and (values < self.offered[-1][1] or at < self.offered[-1][0]):
+            self.offered.clear()
+        self.offered.append((at, values))
+        while len(self.offered) > 2 and at - self.offered[1][0] > OFFERED_OVER:
+            self.offered.popleft()
+
+    @property
+    def offered_per_second(self) -> float | None:
+        """Values a second that come to it; None while it has not said twice."""
+        if len(self.offered) < 2 or self.offered[-1][0] == self.offered[0][0]:
+            return None
+        (first, before), (last, after) = self.offered[0], self.offered[-1]
+        return (after - before) * 1e6 / (last - first)
 
 
 class Seen:

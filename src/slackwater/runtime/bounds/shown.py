@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slackwater.edge.widths import Floats, Ints
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
 from slackwater.runtime.bounds.showing import Rates
@@ -23,7 +22,7 @@ class AgentShown:
     keys: int
     updates: int
     offered_per_second: float | None
-    """Messages a second if it sent every change; None while it has not said."""
+    """Values a second that come to it, each a message if it sent everything; None while it has not said."""
     away_since: int
 
 
@@ -61,48 +60,29 @@ def shown(stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: Rates
     """What there is to see of a stream that agents send."""
     belief = mirror.belief
     own = np.flatnonzero(belief.here & ~belief.summed)
-    offered = _offered(mirror, own)
-    owners = mirror.owner[own]
     places = len(mirror.agents)
-    there = owners >= 0
-    keys = np.bincount(owners[there], minlength=places)
-    known = there & ~np.isnan(offered)
-    each = np.bincount(owners[known], weights=offered[known], minlength=places)
-    told = np.bincount(owners[known], minlength=places)
+    owners = mirror.owner[own]
+    keys = np.bincount(owners[owners >= 0], minlength=places)
     agents = [
-        AgentShown(
-            name,
-            int(keys[agent.place]),
-            agent.rows,
-            float(each[agent.place]) if told[agent.place] else None,
-            agent.lost,
-        )
+        AgentShown(name, int(keys[agent.place]), agent.rows, agent.offered_per_second, agent.lost)
         for name, agent in mirror.agents.items()
     ]
+    there = [a for a in agents if not a.away_since]
+    # of one that has not said it is not known: what there is counts, which is the least it can be
+    told = [a.offered_per_second for a in there if a.offered_per_second is not None]
     agents.sort(key=lambda a: (not a.away_since, -a.updates, a.name))
     return AgentsShown(
         stream,
-        sum(not agent.lost for agent in mirror.agents.values()),
+        len(there),
         places,
         len(own),
         rates.up,
         rates.down,
-        float(offered[known].sum()) if known.any() else None,
+        sum(told) if told else None,
         mirror.queue.late,
         tuple(agents[:AGENTS_AT_MOST]),
         tuple(_widths(mirror, queries)),
     )
-
-
-def _offered(mirror: Mirror, keys: Ints) -> Floats:
-    """By key: how often a second it changes, which is what it would send at a width of 0; NaN: unknown."""
-    objects = keys[:, None] * mirror.columns + np.arange(mirror.columns)
-    if not objects.size:
-        return np.empty(0)
-    told = mirror.seconds[objects] > 0
-    # a row has all columns: it is sent when any of them leaves its bound
-    most = np.where(told, mirror.rates[objects, 0], 0.0).max(axis=1)
-    return np.asarray(np.where(told.any(axis=1), most, np.nan))
 
 
 def _widths(mirror: Mirror, queries: list[BoundedQuery]) -> list[WidthsShown]:

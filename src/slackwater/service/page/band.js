@@ -53,6 +53,12 @@ function slideOf(points) {
   return least;
 }
 
+/** How often windows were left out between two answers. */
+function gapsOf(points, kind) {
+  const most = kind === "windows" ? 1.5 * slideOf(points) : Infinity;
+  return points.filter((point, i) => i > 0 && point.at - points[i - 1].at > most).length;
+}
+
 /** A chart in an element that has its size; `told` gets the text of the point below the pointer, or null. */
 export class BandChart {
   constructor(place, { axes = true, told = () => {} } = {}) {
@@ -228,6 +234,8 @@ function summary(frame, points) {
   if (values.length) parts.push(`between ${number(Math.min(...values))} and ${number(Math.max(...values))}`);
   const widest = Math.max(0, ...points.map((point) => (point.high - point.low) / 2).filter(Number.isFinite));
   if (widest > 0) parts.push(`widest interval ± ${number(widest)}`);
+  const gaps = gapsOf(points, frame.kind);
+  if (gaps) parts.push(`${gaps} gap${gaps === 1 ? "" : "s"}`);
   for (const how of ["modelled", "suspended"]) {
     const count = points.filter((point) => point.how === how).length;
     if (count) parts.push(`${count} ${how}`);

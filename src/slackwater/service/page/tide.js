@@ -76,7 +76,7 @@ export class TideLine {
           { ...none, stroke: () => colour("ink"), width: 1.25, dash: [7, 5] },
         ],
         bands: [{ series: [1, 2], fill: () => colour("shed") }],
-        hooks: { draw: [(chart) => this.#drawNow(chart)] },
+        hooks: this.#hooks(),
       },
       data,
       this.places[0],
@@ -96,7 +96,7 @@ export class TideLine {
           {},
           { points: { show: false }, stroke: () => colour("level"), width: 1.75, fill: () => colour("level-fill") },
         ],
-        hooks: { draw: [(chart) => this.#drawNow(chart)] },
+        hooks: this.#hooks(),
       },
       data,
       this.places[1],
@@ -104,9 +104,6 @@ export class TideLine {
   }
 
   #common(place) {
-    const chosen = (chart, event) => {
-      if (this.chosen && this.now !== null) this.chosen(chart.posToVal(event.offsetX, "x"));
-    };
     return {
       width: Math.max(100, this.places[place].clientWidth),
       height: this.places[place].clientHeight,
@@ -118,9 +115,17 @@ export class TideLine {
         drag: { x: false, y: false },
         sync: { key: "tide" },
         points: { size: 6, width: 0 },
-        bind: { click: (chart, _target, handler) => (event) => (chosen(chart, event), handler?.(event)) },
       },
     };
+  }
+
+  /** A click chooses a time of a recording; the chosen one is drawn. */
+  #hooks() {
+    const listen = (chart) =>
+      chart.over.addEventListener("click", (event) => {
+        if (this.chosen && this.now !== null) this.chosen(chart.posToVal(event.offsetX, "x"));
+      });
+    return { init: [listen], draw: [(chart) => this.#drawNow(chart)] };
   }
 
   /** The chosen time of a recording. */

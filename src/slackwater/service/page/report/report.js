@@ -79,6 +79,7 @@
     keep(main, "tide", new uPlot(
       {
         ...common(main),
+        padding: [6, 4, 8, 0],
         cursor: { ...common(main).cursor, sync },
         scales: { x: { time: true }, y: { range: ranges(1e-6) } },
         axes: [axis({ show: false }), axis({ size: 50, space: 34 })],

@@ -1,0 +1,232 @@
+"""The page in a real Chromium: keys, search and order, charts in words, many queries, colours and widths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from browser import card, cards_in_order, check_names, chromium, expect, focus, opened
+from browser_still import ALERT, Told, a_few, many, served, some_agents
+from frames import frame, point, query
+from slackwater.service.models import Knobs
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def label(page: Page, name: str) -> str:
+    """What the chart on a card says to those who do not see it."""
+    return card(page, name).locator(".chart").get_attribute("aria-label") or ""
+
+
+def test_search_and_the_form_are_reached_by_keys_and_focus_is_seen(browser: Browser) -> None:
+    with served(Told()) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("4")
+        page.keyboard.press("/")
+        assert focus(page) == "search"
+        page.keyboard.type("LA")
+        expect(page.locator("#count")).to_have_text("1 of 4")
+        assert cards_in_order(page) == ["late"]
+        page.keyboard.type("x")
+        expect(page.locator("#empty")).to_have_text("No query is like that.")
+        page.keyboard.press("Escape")
+        expect(page.locator("#count")).to_have_text("4")
+        assert page.locator("#search").input_value() == ""
+        page.keyboard.type("subset")
+        expect(page.locator("#count")).to_have_text("1 of 4")
+    with served(Told()) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("4")
+        seen = []
+        for _ in range(3):
+            page.keyboard.press("Tab")
+            seen.append(focus(page))
+        assert seen == ["Skip to the queries", "theme", "new-query"]
+        page.keyboard.press("Enter")
+        expect(page.locator("#form")).to_be_visible()
+        assert focus(page) == "sql"
+        # a slash is a slash where one writes
+        page.keyboard.type("/")
+        assert focus(page) == "sql"
+        check_names(page)
+        page.keyboard.press("Escape")
+        expect(page.locator("#form")).to_be_hidden()
+        assert focus(page) == "new-query"
+
+
+def test_a_card_is_opened_by_keys_and_gives_focus_back(browser: Browser) -> None:
+    with served(Told()) as address, opened(browser, address.page) as page:
+        opener = card(page, "calm").locator(".open")
+        expect(opener).to_be_visible()
+        page.locator("#unmet").focus()
+        page.keyboard.press("Tab")
+        assert focus(page) == "calm"
+        page.keyboard.press("Enter")
+        expect(page.locator("#query-heading")).to_have_text("calm")
+        expect(page.locator("#query-sql")).to_contain_text("CREATE QUERY calm")
+        check_names(page)
+        page.keyboard.press("Escape")
+        expect(page.locator("#query")).to_be_hidden()
+        assert focus(page) == "calm"
+
+
+def test_queries_are_sorted_and_filtered(browser: Browser) -> None:
+    with served(Told()) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("4")
+        assert cards_in_order(page) == ["calm", "late", "picked", "wide"]
+        for order, wanted in {
+            "error": ["wide", "late", "calm", "picked"],
+            "load": ["late", "picked", "wide", "calm"],
+            "contract met": ["late", "calm", "picked", "wide"],
+            "name": ["calm", "late", "picked", "wide"],
+        }.items():
+            page.get_by_label("sorted by").select_option(order)
+            assert cards_in_order(page) == wanted, order
+        page.get_by_role("button", name="Not met 1").click()
+        assert cards_in_order(page) == ["late"]
+        expect(page.locator("#unmet")).to_have_attribute("aria-pressed", "true")
+        page.get_by_role("button", name="Not met 1").click()
+        expect(page.locator("#count")).to_have_text("4")
+
+
+def test_charts_say_what_is_missing_and_what_is_not_measured(browser: Browser) -> None:
+    modelled = [point(s, 40, half=4, how="modelled" if s in (3, 4) else "sampled") for s in range(1, 8)]
+    away = [point(s, None if s in (4, 5, 6) else 30, how="suspended" if s in (4, 5, 6) else "exact") for s in range(1, 7)]  # fmt: skip
+    shown = [
+        *a_few(),
+        query("guessed", modelled, kind="current", how="modelled", last_text="40 ± 4"),
+        query("away", away, how="suspended", suspended=True, met=False, last_text="–"),
+        query("silent", [], column=None, how=None, met=None, rate=None, error=None, last_text=""),
+    ]
+    watched = Told(frame(1, shown, whole=True))
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(card(page, "wide").locator(".open")).to_be_visible()
+        assert (
+            label(page, "calm")
+            == "calm: 8 answers from 12:00:01 to 12:00:08, between 100 and 100, last 100, exact"
+        )
+        assert "widest interval ± 20, last 50 [30, 70], exact" in label(page, "wide")
+        assert "4 answers" in label(page, "picked")
+        assert "1 gap, last 9, subset" in label(page, "picked")
+        assert "widest interval ± 4, 2 modelled, last 40 [36, 44], sampled" in label(page, "guessed")
+        assert "3 suspended, last –, suspended" in label(page, "away")
+        assert label(page, "silent") == "silent: no answer yet"
+        expect(card(page, "away").locator(".how")).to_have_text("suspended")
+        expect(card(page, "guessed").locator(".how")).to_have_text("modelled")
+        expect(card(page, "silent").locator(".how")).to_have_text("waiting")
+        expect(card(page, "silent").locator("canvas")).to_be_hidden()
+        expect(card(page, "wide").locator("canvas")).to_be_visible()
+        expect(page.locator("#unmet-count")).to_have_text("2")
+        # the same words in the sheet, and its chart
+        card(page, "picked").locator(".open").click()
+        expect(page.locator("#query-chart")).to_have_attribute("aria-label", label(page, "picked"))
+        page.keyboard.press("Escape")
+        # a window that comes after another gap
+        watched.tell([query("picked", [point(12, 9, how="subset")], how="subset")])
+        expect(card(page, "picked").locator(".chart")).to_have_attribute(
+            "aria-label", re.compile("5 answers.*2 gaps")
+        )
+
+
+def test_of_a_thousand_queries_only_those_in_view_are_drawn(browser: Browser) -> None:
+    watched = Told(frame(1, many(1_000, 0, 1), whole=True))
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("1000")
+        expect(card(page, "q0000").locator("canvas")).to_be_visible()
+        drawn = page.locator("#cards canvas")
+        assert drawn.count() < 60
+        # built once: what is marked now must still be there after frames and searches
+        page.locator("#cards > li").evaluate_all("all => all.forEach((each) => (each.marked = true))")
+        watched.tell(many(1_000, 5_000, 2))
+        expect(card(page, "q0003").locator(".value")).to_have_text("5003")
+        expect(card(page, "q0003").locator(".chart")).to_have_attribute("data-points", "2")
+        assert drawn.count() < 60
+        assert page.locator("#cards .open").count() < 60, "a card that nobody has seen is only a name"
+        page.locator("#search").fill("q0777")
+        expect(page.locator("#count")).to_have_text("1 of 1000")
+        expect(card(page, "q0777").locator(".value")).to_have_text("5777")
+        expect(card(page, "q0777").locator(".chart")).to_have_attribute("data-points", "2")
+        expect(drawn).to_have_count(1)
+        page.locator("#search").fill("")
+        expect(card(page, "q0000").locator("canvas")).to_be_visible()
+        page.locator("#shore").press("End")
+        expect(card(page, "q0999").locator("canvas")).to_be_visible()
+        expect(card(page, "q0000").locator("canvas")).to_have_count(0)
+        assert drawn.count() < 60
+        kept = page.locator("#cards > li").evaluate_all("all => all.filter((each) => each.marked).length")
+        assert kept == 1_000
+
+
+def test_a_query_that_comes_and_one_that_goes(browser: Browser) -> None:
+    watched = Told()
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("4")
+        watched.tell([query("beside", [point(9)])])
+        expect(card(page, "beside")).to_be_visible()
+        assert cards_in_order(page)[0] == "beside"
+        card(page, "wide").locator(".open").click()
+        expect(page.locator("#query")).to_be_visible()
+        watched.tell(dropped=["wide"])
+        expect(page.locator("#query")).to_be_hidden()
+        expect(card(page, "wide")).to_have_count(0)
+        expect(page.locator("#announce")).to_have_text("wide is no more.")
+
+
+def background(page: Page) -> tuple[int, ...]:
+    found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+
+
+def test_light_and_dark(browser: Browser) -> None:
+    with served(Told()) as address:
+        with opened(browser, address.page, color_scheme="dark") as page:
+            expect(page.locator("#count")).to_have_text("4")
+            assert max(background(page)) < 60
+        with opened(browser, address.page, color_scheme="light") as page:
+            expect(page.locator("#count")).to_have_text("4")
+            assert min(background(page)) > 200
+            button = page.locator("#theme")
+            button.click()
+            expect(button).to_have_attribute("aria-label", "Colours: light")
+            button.click()
+            expect(button).to_have_attribute("aria-label", "Colours: dark")
+            assert max(background(page)) < 60
+            # the choice stays when the page is opened again
+            again = page.context.new_page()
+            again.goto(address.page)
+            expect(again.locator("#theme")).to_have_attribute("aria-label", "Colours: dark")
+            assert max(background(again)) < 60
+            again.locator("#theme").click()
+            expect(again.locator("#theme")).to_have_attribute("aria-label", "Colours: as the system has them")
+            assert min(background(again)) > 200
+
+
+@pytest.mark.parametrize("width", [390, 768])
+def test_a_narrow_screen_does_not_scroll_sideways(browser: Browser, width: int) -> None:
+    knobs = Knobs(load=1, tolerance=1, story=True, chapter="Calm: all of it is looked at.")
+    shown = frame(1, a_few(), whole=True, knobs=knobs, agents=[some_agents()], alerts=[ALERT])
+    size = {"width": width, "height": 844}
+    with served(Told(shown)) as address, opened(browser, address.page, viewport=size) as page:
+
+        def fits() -> None:
+            found = page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
+            assert found[0] <= found[1] == width
+
+        expect(page.locator("#alerts")).to_be_visible()
+        expect(page.locator("#plan img, #plan svg")).to_be_visible()
+        fits()
+        check_names(page)
+        page.get_by_role("button", name="New query").click()
+        expect(page.locator("#known-list")).to_contain_text("stream")
+        fits()
+        assert page.locator("#form").evaluate("form => form.scrollWidth <= form.clientWidth")
+        page.keyboard.press("Escape")
+        card(page, "calm").locator(".open").click()
+        expect(page.locator("#query")).to_be_visible()
+        fits()
+        assert page.locator("#query").evaluate("sheet => sheet.scrollWidth <= sheet.clientWidth")

@@ -1,0 +1,229 @@
+"""The page in a real Chromium: the demo's sliders, agents, alerts, a recording, and a service that goes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from browser import card, cards_in_order, check_names, chromium, expect, focus, opened
+from browser_still import ALERT, TOKEN, Told, Turned, a_few, served, some_agents
+from frames import frame, point, query, recording, turn, write_frames
+from slackwater.service.frame_log import FRAMES
+from slackwater.service.models import Frame, Knobs, KnobsWanted
+from slackwater.service.recorded import Recorded
+from slackwater.service.server import serving
+from waiting import wait_for
+
+KNOBS = Knobs(load=1, tolerance=1, story=True, chapter="Calm: every row is looked at.")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def test_sliders_of_the_demo_are_moved_by_keys(browser: Browser) -> None:
+    watched = Told(frame(1, a_few(), whole=True, knobs=KNOBS))
+    control = Turned(watched)
+    with served(watched, control) as address, opened(browser, address.page) as page:
+        expect(page.locator("#chapter")).to_have_text(KNOBS.chapter)
+        load = page.get_by_role("slider", name="Load")
+        expect(load).to_have_attribute("aria-valuetext", "1.0 times")
+        expect(page.get_by_role("switch")).to_be_checked()
+        check_names(page)
+        load.focus()
+        page.keyboard.press("End")
+        assert focus(page) == "load-knob"
+        expect(page.locator("#load-knob-says")).to_have_text("×30")
+        expect(page.get_by_role("switch")).not_to_be_checked()
+        wait_for(lambda: bool(control.wanted))
+        sent = control.wanted[0]
+        assert sent.load == pytest.approx(30, abs=0.6)
+        assert (sent.story, sent.tolerance) == (False, None)
+        page.get_by_role("slider", name="Tolerance").focus()
+        page.keyboard.press("Home")
+        expect(page.locator("#tolerance-knob-says")).to_have_text("×0.1")
+        wait_for(lambda: len(control.wanted) > 1)
+        assert control.wanted[1] == KnobsWanted(tolerance=0.1)
+        page.get_by_role("switch").check()
+        wait_for(lambda: len(control.wanted) > 2)
+        assert control.wanted[2] == KnobsWanted(story=True)
+        # where the run has them is shown again when no hand has been on them for a while
+        watched.tell(knobs=Knobs(load=5, tolerance=2, story=True, chapter="Burst."))
+        expect(page.locator("#chapter")).to_have_text("Burst.")
+        page.wait_for_timeout(2_600)
+        watched.tell()
+        expect(page.locator("#load-knob-says")).to_have_text("×5.0")
+        expect(page.locator("#tolerance-knob-says")).to_have_text("×2.0")
+        watched.tell(knobs=None)
+        expect(page.locator("#knobs")).to_be_hidden()
+
+
+def test_a_slider_is_dragged(browser: Browser) -> None:
+    watched = Told(frame(1, a_few(), whole=True, knobs=KNOBS))
+    control = Turned(watched)
+    with served(watched, control) as address, opened(browser, address.page) as page:
+        expect(page.locator("#knobs")).to_be_visible()
+        box = page.locator("#load-knob").bounding_box()
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 1 / 2.4771, middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.7, middle, steps=5)
+        # a frame that comes meanwhile does not take it out of the hand
+        watched.tell(message="", level=0.5)
+        expect(page.locator("#level-value")).to_have_text("0.50")
+        expect(page.locator("#load-knob-says")).not_to_have_text("×1.0")
+        page.mouse.up()
+        wait_for(lambda: any((wanted.load or 0) > 3 for wanted in control.wanted))
+
+
+def test_agents_say_what_they_save_and_who_is_away(browser: Browser) -> None:
+    watched = Told(frame(61, a_few(), whole=True, agents=[some_agents()]))
+    with served(watched) as address, opened(browser, address.page) as page:
+        panel = page.get_by_role("region", name="Agents")
+        expect(panel.locator("#agents-note")).to_have_text("2 of 3 are there")
+        expect(panel.locator(".messages")).to_have_text("10 messages a second instead of 100: 10 %")
+        expect(panel.locator(".away li")).to_have_text(["west has been away for 1 min 1 s"])
+        dots = panel.get_by_role("list", name="Agents of sensors").get_by_role("listitem")
+        expect(dots).to_have_count(3)
+        expect(dots.nth(2)).to_have_attribute("aria-label", "west: away, 4 keys, 7 updates")
+        row = panel.get_by_role("row", name="sum_of_all.s")
+        expect(row.get_by_role("cell")).to_have_text(["0.5", "1", "2", "36 of 40"])
+        back = some_agents()
+        there = [each.model_copy(update={"there": True, "since": None}) for each in back.agents]
+        watched.tell(agents=[back.model_copy(update={"there": 3, "agents": there})])
+        expect(panel.locator("#agents-note")).to_have_text("all 3 are there")
+        expect(panel.locator(".away li")).to_have_count(0)
+        watched.tell(agents=[])
+        expect(page.locator("#agents")).to_be_hidden()
+
+
+def test_an_alert_is_raised_and_dropped_by_clicking(browser: Browser) -> None:
+    watched = Told(frame(1, a_few(), whole=True, alerts=[ALERT]))
+    with served(watched) as address, opened(browser, address.page) as page:
+        panel = page.get_by_role("region", name="Alerts")
+        expect(panel.locator("#alerts-note")).to_have_text("none is raised")
+        expect(panel.locator(".condition")).to_have_text("calm: n > 1e9 CERTAINLY")
+        raised = ALERT.model_copy(
+            update={"raised": 1, "events": 1, "waiting": 1, "trouble": "it answered 500"}
+        )
+        watched.tell(alerts=[raised])
+        expect(panel.locator("#alerts-note")).to_have_text("1 of 1 raised")
+        expect(panel.locator(".state")).to_have_text("raised · 1 event")
+        expect(panel.locator(".trouble")).to_have_text("1 waiting for the webhook: it answered 500")
+        expect(page.locator("#announce")).to_have_text("Alert busy is raised.")
+        drop = panel.get_by_role("button", name="Drop the alert busy")
+        drop.click()
+        expect(drop).to_have_text("Really drop?")
+        assert "busy" in watched.declared.alerts, "the first click only asks"
+        drop.click()
+        expect(page.locator("#announce")).to_have_text("Alert busy is dropped.")
+        assert "busy" not in watched.declared.alerts
+        watched.tell(alerts=[])
+        expect(page.locator("#alerts")).to_be_hidden()
+
+
+def test_without_a_token_a_change_asks_for_it_once(browser: Browser) -> None:
+    watched = Told(frame(1, a_few(), whole=True, alerts=[ALERT]))
+    with served(watched) as address, opened(browser, address.url, excused={"/api/alerts/busy"}) as page:
+        drop = page.get_by_role("button", name="Drop the alert busy")
+        drop.click()
+        drop.click()
+        expect(page.locator("#token")).to_be_visible()
+        check_names(page)
+        page.get_by_role("button", name="Not now").click()
+        expect(page.locator("#token")).to_be_hidden()
+        expect(page.locator(".alert .trouble")).to_contain_text("this needs the token of the run")
+        drop.click()
+        drop.click()
+        page.get_by_role("textbox", name="Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        expect(page.locator("#announce")).to_have_text("Alert busy is dropped.")
+
+
+def recorded_run() -> Iterator[Frame]:
+    """Calm, a burst in which one query is sampled, and calm; one query goes, another comes."""
+    for number in range(1, 13):
+        burst = 4 <= number < 9
+        web = query(
+            "web",
+            [point(number, 100, half=9 if burst else 0, how="sampled" if burst else "exact")],
+            how="sampled" if burst else "exact",
+            last_text="100 ± 9 (95%)" if burst else "100",
+        )
+        ports = [query("ports", [point(number)])] if number == 1 else []
+        gone = ["ports"] if number == 10 else []
+        level = 0.75 if burst else 0.0
+        load = 4.0 if burst else 0.5
+        yield frame(
+            number, [web, *ports], whole=number == 1, level=level, load=load, capacity=1.0, dropped=gone
+        )
+
+
+def test_a_recording_is_moved_through_and_cannot_be_changed(browser: Browser, tmp_path: Path) -> None:
+    folder = recording(tmp_path / "r", turns=[turn(1, 1.0)])
+    write_frames(folder / FRAMES, recorded_run())
+    recorded = Recorded(folder)
+    try:
+        with serving(recorded, port=0, token=TOKEN) as address, opened(browser, address.page) as page:
+            _moved_through(page)
+    finally:
+        recorded.close()
+
+
+def _moved_through(page: Page) -> None:
+    says = page.locator("#time-says")
+    expect(page.locator("#phase")).to_have_text("recorded")
+    expect(says).to_have_text("12:00:12 · 11 s of 11 s")
+    expect(page.locator("#level-value")).to_have_text("0.00")
+    assert cards_in_order(page) == ["web"]
+    for changes in ("#new-query", "#knobs"):
+        expect(page.locator(changes)).to_be_hidden()
+    check_names(page)
+    # by keys on the slider
+    page.get_by_role("slider", name="Time").focus()
+    page.keyboard.press("Home")
+    expect(says).to_have_text("12:00:01 · 0 ms of 11 s")
+    expect(page.locator("#count")).to_have_text("2")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    expect(says).to_have_text("12:00:05 · 4 s of 11 s")
+    expect(page.locator("#level-value")).to_have_text("0.75")
+    chart = card(page, "web").locator(".chart")
+    expect(card(page, "web").locator(".interval")).to_have_text("± 9 (95%)")
+    expect(chart).to_have_attribute("data-points", "5")
+    # by a click on the tide line, whose left end is where it begins
+    line = page.locator("#tide-chart .u-over")
+    box = line.bounding_box()
+    assert box is not None
+    line.click(position={"x": box["width"] * 7.2 / 11, "y": box["height"] / 2})
+    expect(says).to_have_text("12:00:08 · 7 s of 11 s")
+    expect(chart).to_have_attribute("data-points", "8")
+    # a sheet shows the same time, and nothing in it changes anything
+    card(page, "web").locator(".open").click()
+    expect(page.locator("#query-answer")).to_have_text("100 ± 9 (95%)")
+    expect(page.locator("#query-sql")).to_contain_text("CREATE QUERY web")
+    for changes in ("#contract-form", "#drop"):
+        expect(page.locator(changes)).to_be_hidden()
+    page.keyboard.press("Escape")
+    # played to its end
+    page.get_by_label("speed").select_option("×16")
+    page.get_by_role("button", name="Play").click()
+    expect(says).to_have_text("12:00:12 · 11 s of 11 s")
+    expect(page.locator("#play")).to_have_text("Play")
+    assert cards_in_order(page) == ["web"]
+
+
+def test_a_run_that_has_failed_says_why(browser: Browser) -> None:
+    watched = Told()
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(page.locator("#phase")).to_have_text("running")
+        watched.tell(phase="failed", message="the disk is full")
+        expect(page.get_by_role("alert").filter(has_text="The run has failed")).to_have_text(
+            "The run has failed: the disk is full"
+        )

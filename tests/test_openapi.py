@@ -1,0 +1,113 @@
+"""The OpenAPI document holds: whatever is asked after it, nothing breaks, and answers are as it says."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import positive_data_acceptance
+
+from service_run import QUERIES, STREAM, Running, running
+from service_still import Still, StillControl
+from slackwater.service.guard import FREE_POSTS, READS
+from slackwater.service.problems import MEDIA_TYPE
+from slackwater.service.server import app_for
+
+NAMES = ["web", "by_port", "total", "p", "busy", "dns"]
+WATCHED = "CREATE ALERT busy ON total WHEN n > 1e9 TO 'http://127.0.0.1:9/';\n"
+
+
+def document() -> dict[str, Any]:
+    return app_for(Still(), StillControl(), token="x" * 16).openapi()
+
+
+def telling() -> dict[str, Any]:
+    """The document, with names that there are: others are hardly ever guessed."""
+    made = document()
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] in ("name", "query", "stream"):
+                    parameter["schema"] = {"anyOf": [{"enum": NAMES}, parameter["schema"]]}
+    return made
+
+
+REFUSED = ["400", "401", "403", "404", "405", "406", "409", "413", "414", "415", "422", "429"]
+"""What may be said to a request that the document does not allow; such a one may be too large, too."""
+config = schemathesis.Config.from_dict(
+    {"checks": {"negative_data_rejection": {"expected-statuses": REFUSED}}}
+)
+# an event stream has no end that could be waited for; tests/test_service_events.py reads them
+schema = schemathesis.openapi.from_dict(telling(), config=config).exclude(path_regex="/events$")
+
+
+@pytest.fixture(scope="module")
+def run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    state = tmp_path_factory.mktemp("openapi") / "state"
+    with running(spark, state, STREAM + QUERIES + WATCHED) as found:
+        found.turn(4)
+        yield found
+
+
+@schema.parametrize()
+@settings(
+    max_examples=40,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_operation_does_as_the_document_says(case: Any, run: Running) -> None:
+    with warnings.catch_warnings():
+        # of libraries below: it is not their tidiness that is tested
+        warnings.simplefilter("ignore")
+        case.call_and_validate(
+            base_url=run.client.address.url,
+            headers={"Authorization": f"Bearer {run.client.address.token}"},
+            # text that fits the schema need not be SQL
+            excluded_checks=[positive_data_acceptance],
+            timeout=30,
+        )
+
+
+def test_the_run_goes_on_after_all_that(run: Running) -> None:
+    run.turn()
+    assert run.client.get("/api/health").ok()["phase"] == "running"
+
+
+def test_the_document_is_served(run: Running) -> None:
+    assert run.client.get("/api/openapi.json").ok() == document()
+
+
+def test_every_operation_is_described() -> None:
+    made = document()
+    tags = {tag["name"] for tag in made["tags"]}
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            assert operation["description"].endswith("."), path
+            assert set(operation["tags"]) <= tags
+            wrong = {code: r for code, r in operation["responses"].items() if not code.startswith("2")}
+            assert "default" in wrong
+            for response in wrong.values():
+                assert response["content"] == {
+                    MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
+                }
+            needed = method.upper() not in READS and path not in FREE_POSTS
+            assert ({} not in operation["security"]) == needed, path
+    assert "HTTPValidationError" not in made["components"]["schemas"]
+    assert made["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+def test_the_documentation_has_every_operation_and_no_other() -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "service.md").read_text()
+    told = set()
+    for methods, paths in re.findall(r"^\| (GET|POST|PUT|PATCH|DELETE) (/[^|]+) \|", text, re.MULTILINE):
+        told |= {(methods, path.replace("NAME", "{name}")) for path in paths.split(", ")}
+    there = {(m.upper(), path) for path, operations in document()["paths"].items() for m in operations}
+    assert told == there | {("GET", "/metrics")}

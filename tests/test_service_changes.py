@@ -1,0 +1,160 @@
+"""A run that is changed through its service: queries, alerts, sliders, and what a change would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from service_client import Client
+from service_run import QUERIES, STREAM, Running, running
+from slackwater.errors import SlackwaterError
+from slackwater.service.control import LiveControl
+from slackwater.service.models import Knobs, KnobsWanted
+from waiting import wait_for
+
+WATCHED = "CREATE ALERT busy ON total WHEN n > 1e9 TO 'http://127.0.0.1:9/';\n"
+
+
+@dataclass
+class Sliders:
+    """`Dials` that only remember."""
+
+    now: Knobs = field(default_factory=lambda: Knobs(load=1, tolerance=1, story=True, chapter="calm"))
+
+    def knobs(self) -> Knobs:
+        return self.now
+
+    def turn(self, wanted: KnobsWanted) -> Knobs:
+        if wanted.load == 13:
+            raise SlackwaterError("not that one")
+        self.now = self.now.model_copy(update=wanted.model_dump(exclude_none=True))
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    state = tmp_path_factory.mktemp("service") / "state"
+    with running(spark, state, STREAM + QUERIES + WATCHED, dials=Sliders()) as found:
+        found.turn(5)
+        yield found
+
+
+@pytest.fixture
+def client(run: Running) -> Client:
+    return run.client
+
+
+def test_queries_are_created_altered_and_dropped_live(run: Running, client: Client) -> None:
+    before = client.get("/api/health").ok()["version"]
+    sql = "CREATE VIEW big AS SELECT * FROM p WHERE size > 700;\nCREATE QUERY heavy AS SELECT COUNT(*) AS n FROM big GROUP BY window(ts, '1 second');\nEXPLAIN"
+    made = client.change("POST", "/api/queries", {"sql": sql}).ok(201)
+    assert (made["applied"], made["version"]) == (["big", "heavy"], before + 1)
+    assert "query heavy" in made["explained"][0]
+    assert client.get("/api/queries/heavy").ok()["frame"] is None, "no frame has told of it"
+    run.turn(3)
+    assert client.get("/api/queries/heavy").ok()["frame"]["answers"] > 0
+    altered = client.change("PATCH", "/api/queries/heavy", {"contract": "SUBSET GAP 2"}).ok()
+    assert altered["applied"] == ["heavy"]
+    assert client.get("/api/queries/heavy").ok()["contract"] == "SUBSET GAP 2"
+    with client.events(f"/api/events?after={run.live.number}") as found:
+        assert client.change("DELETE", "/api/queries/heavy").ok()["version"] == before + 3
+        run.turn()
+        assert next(found)[2]["dropped"] == ["heavy"]
+    client.get("/api/queries/heavy").problem(404)
+    client.get("/api/queries/heavy/latest").problem(404)
+
+
+def test_of_several_statements_all_are_applied_or_none(run: Running, client: Client) -> None:
+    good = "CREATE QUERY one AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '1 second')"
+    bad = "CREATE QUERY two AS SELECT COUNT(*) AS n FROM p WHERE upper(size, 2) = 1 GROUP BY window(ts, '1 second')"
+    said = client.change("POST", "/api/queries", {"sql": f"{good};\n{bad}"}).problem(422)
+    assert said["line"] == 2, said
+    assert "one" not in run.session.catalog.queries
+
+
+def test_alerts_are_created_and_dropped(run: Running, client: Client) -> None:
+    sql = "CREATE ALERT never ON web WHEN bytes > 1e12 POSSIBLY TO 'http://127.0.0.1:9/'"
+    assert client.change("POST", "/api/alerts", {"sql": sql}).ok(201)["applied"] == ["never"]
+    run.turn()
+    assert {a["name"] for a in client.get("/api/alerts").ok()} == {"busy", "never"}
+    assert client.change("DELETE", "/api/alerts/NEVER").ok()["applied"] == ["never"]
+    run.turn()
+    assert {a["name"] for a in client.get("/api/alerts").ok()} == {"busy"}
+
+
+def test_sliders_move_where_there_are_some(run: Running, client: Client) -> None:
+    assert client.get("/api/knobs").ok() == {"load": 1, "tolerance": 1, "story": True, "chapter": "calm"}
+    assert client.change("PUT", "/api/knobs", {"load": 5, "story": False}).ok()["load"] == 5
+    assert client.get("/api/knobs").ok()["story"] is False
+    assert client.change("PUT", "/api/knobs", {"load": 13}).problem(422)["detail"] == "not that one"
+    run.live.advance()
+    assert client.get("/api/frame").ok()["knobs"]["load"] == 5
+
+
+NEW = "CREATE QUERY mail AS SELECT SUM(size) AS b FROM p WHERE port = 443 GROUP BY window(ts, '2 seconds') WITH ERROR 5%"
+
+
+def test_a_preview_says_what_would_become_of_load_and_errors(run: Running, client: Client) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.ask, "POST", "/api/preview", {"sql": NEW})
+        wait_for(lambda: "p" in run.session.engine.tasting._wanted or asked.done())
+        run.turn()
+        said = asked.result(60).ok()
+    assert (said["creates"], said["alters"], said["drops"]) == (["mail"], [], [])
+    assert "query mail" in said["plan"]
+    assert said["plan_svg"].startswith("<svg")
+    assert said["load"] >= said["load_before"] > 0
+    assert [q["query"] for q in said["queries"]] == ["mail"]
+    mail = said["queries"][0]
+    assert (mail["fresh"], mail["rate"], mail["error"], mail["met"]) == (True, 1.0, 0.0, True)
+    assert said["notes"] == ["Tried on 300 rows that have just come."]
+    assert "mail" not in run.session.catalog.queries, "nothing was changed"
+
+
+def test_under_overload_an_error_is_predicted(run: Running) -> None:
+    def look() -> Any:
+        glimpse = run.live._capture.glimpse
+        assert glimpse is not None
+        dear = {"row": 5e-3, "test": 5e-3}
+        return replace(
+            glimpse,
+            loads=tuple(
+                (
+                    replace(
+                        load, statistics=replace(load.statistics, costs={**load.statistics.costs, **dear})
+                    ),
+                    after,
+                )
+                for load, after in glimpse.loads
+            ),
+        )
+
+    said = LiveControl(run.session, look).preview(NEW)
+    mail = said.queries[0]
+    assert said.capacity is not None
+    assert said.load is not None
+    assert said.load > said.capacity
+    assert mail.rate is not None
+    assert mail.rate < 1
+    assert mail.suspended or (mail.error is not None and mail.error > 0)
+    altered = LiveControl(run.session, look).preview("ALTER QUERY web WITH ERROR 50%; DROP QUERY by_port")
+    assert (altered.alters, altered.drops) == (["web"], ["by_port"])
+    assert altered.queries[0].query == "web"
+    assert altered.load is not None
+    assert altered.load_before is not None
+    assert altered.load <= altered.load_before
+
+
+def test_a_preview_of_wrong_sql_says_where(client: Client) -> None:
+    said = client.ask("POST", "/api/preview", {"sql": NEW.replace("SUM(size)", "SUM(seize)")}).problem(422)
+    assert (said["line"], said["column"], said["hint"]) == (1, NEW.index("size") + 1, "did you mean size?")
+    typed = client.ask("POST", "/api/preview", {"sql": NEW.replace("port = 443", "upper(port, 1)")}).problem(
+        422
+    )
+    assert typed["line"] == 1
+    said = client.ask("POST", "/api/preview", {"sql": "DROP STREAM p"}).problem(422)
+    assert said["message"] == "streams are declared and dropped before the run starts"
