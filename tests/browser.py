@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +133,16 @@ def opened(browser: Browser, address: str, *, excused: set[str] | None = None, *
         watch.check()
     finally:
         context.close()
+
+
+def told_until(page: Page, tell: Callable[[], object], condition: Callable[[], bool]) -> None:
+    """Let frames come until a page shows something that it does not look for with each of them."""
+    for _ in range(PATIENCE_MS // 200):
+        if condition():
+            return
+        tell()
+        page.wait_for_timeout(200)
+    raise TimeoutError("the page does not show it")
 
 
 def card(page: Page, name: str) -> Locator:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, cards_in_order, check_names, chromium, expect, focus, opened
+from browser import card, cards_in_order, check_names, chromium, expect, focus, opened, told_until
 from browser_still import ALERT, TOKEN, Told, Turned, a_few, served, some_agents
 from frames import frame, point, query, recording, turn, write_frames
 from slackwater.service.frame_log import FRAMES
@@ -55,10 +55,10 @@ def test_sliders_of_the_demo_are_moved_by_keys(browser: Browser) -> None:
         # where the run has them is shown again when no hand has been on them for a while
         watched.tell(knobs=Knobs(load=5, tolerance=2, story=True, chapter="Burst."))
         expect(page.locator("#chapter")).to_have_text("Burst.")
-        page.wait_for_timeout(2_600)
-        watched.tell()
-        expect(page.locator("#load-knob-says")).to_have_text("×5.0")
-        expect(page.locator("#tolerance-knob-says")).to_have_text("×2.0")
+        shown = page.locator("#load-knob-says")
+        told_until(page, watched.tell, lambda: shown.text_content() == "×5.0")
+        shown = page.locator("#tolerance-knob-says")
+        told_until(page, watched.tell, lambda: shown.text_content() == "×2.0")
         watched.tell(knobs=None)
         expect(page.locator("#knobs")).to_be_hidden()
 

@@ -59,11 +59,11 @@ def test_only_the_newest_points_stay() -> None:
     assert seconds(fold(state, frame(8, [query("a", [point(8)])]), 0)) == []
 
 
-def test_a_point_replaces_those_that_are_not_before_it() -> None:
+def test_a_point_replaces_the_one_of_its_time_and_takes_its_place() -> None:
     before = frame(1, [query("a", [point(1), point(2), point(3)])], whole=True)
     after = fold(before, frame(2, [query("a", [point(2, 7.0)])]))
-    assert seconds(after) == [1, 2]
-    assert after.queries[0].points[-1].value == 7.0
+    assert seconds(after) == [1, 2, 3]
+    assert after.queries[0].points[1].value == 7.0
 
 
 @pytest.mark.parametrize("other", [{"column": "m"}, {"keys": {"port": 53}}])

@@ -186,3 +186,15 @@ def test_alike_queries_in_one_batch_are_told_apart() -> None:
     assert told == {"a", "b"}
     assert (both["a"].keys, both["a"].text, both["a"].groups) == ({"host": "y"}, "3", 2)
     assert (both["b"].keys, both["b"].text, both["b"].groups) == ({"host": "x"}, "2", 1)
+
+
+def test_an_older_window_that_comes_later_is_a_point_and_not_the_last_word() -> None:
+    found = shown(answers([7], 3), answers([5], 2, met=False))
+    assert found.last is not None
+    assert (found.last.value, found.text, found.met) == (7, "7", True)
+    assert [point.value for point in found.points] == [5.0, 7.0]
+
+
+def test_every_window_that_was_suspended_is_a_point() -> None:
+    found = shown(answers(pa.nulls(2, pa.int64()), [1, 2], how="suspended", met=False))
+    assert [point.how for point in found.points] == ["suspended", "suspended"]

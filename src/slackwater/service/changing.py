@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from slackwater.errors import LanguageError, Position
 from slackwater.language.parse import parse, parse_one
 from slackwater.language.render import alter_query, drop_alert, drop_query
 from slackwater.language.statements import (
@@ -91,9 +92,12 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
     def alter(name: str, wanted: ContractWanted) -> Applied:
         """Give a query another contract."""
         sql = alter_query(find_query(watched, name).name, wanted.contract)
-        # no other statement may ride along behind a semicolon
-        parse_one(sql)
-        return applied(sql)
+        try:
+            # no other statement may ride along behind a semicolon
+            parse_one(sql)
+            return applied(sql)
+        except LanguageError as error:
+            raise _within(error, wanted.contract, len(sql) - len(wanted.contract)) from None
 
     @api.delete("/queries/{name}", tags=["queries"])
     def drop(name: str) -> Applied:
@@ -158,6 +162,17 @@ def _some(sql: str) -> Sequence[AnyStatement]:
     if not found:
         raise Refusal(422, "expected a statement, found none", hint="CREATE QUERY name AS SELECT …")
     return found
+
+
+def _within(error: LanguageError, contract: str, before: int) -> LanguageError:
+    """An error in an ALTER as one in the contract alone, which is all that was sent."""
+    at = error.position
+    if at is None:
+        return error
+    offset = min(max(0, at.offset - before), len(contract))
+    ahead = contract[:offset]
+    place = Position(ahead.count("\n") + 1, offset - (ahead.rfind("\n") + 1) + 1, offset)
+    return LanguageError(error.message, text=contract, position=place, hint=error.hint)
 
 
 def _name(statement: AnyStatement) -> str | None:

@@ -67,11 +67,8 @@ def _joined(before: QueryFrame | None, query: QueryFrame, keep: int) -> QueryFra
 
 
 def _appended(earlier: Sequence[Point], later: Sequence[Point]) -> list[Point]:
-    """Points in order of time; a later one replaces those that are not before it."""
-    if not later:
-        return list(earlier)
-    first = later[0].at
-    kept = len(earlier)
-    while kept and earlier[kept - 1].at >= first:
-        kept -= 1
-    return [*earlier[:kept], *later]
+    """Points in order of time; of two of the same time the later one counts."""
+    if not earlier or not later or earlier[-1].at < later[0].at:
+        return [*earlier, *later]
+    by_time = {point.at: point for point in (*earlier, *later)}
+    return [by_time[at] for at in sorted(by_time)]

@@ -129,16 +129,19 @@ class AnswerKeeper:
 
     def answers(self, query: str, asked: Asked) -> list[Answer]:
         """The newest answers that fit, oldest first."""
-        found: list[Answer] = []
-        for part in reversed(self._of(query)):
+        found: list[tuple[int, int, int, AnswerBatch]] = []
+        for number, part in enumerate(self._of(query)):
             if asked.column is not None and part.batch.column != asked.column:
                 continue
             fitting = _fitting(part.batch, part.places[query.lower()], asked)
-            room = asked.limit - len(found)
-            found.extend(answer_at(part.batch, place) for place in fitting[-room:][::-1].tolist())
-            if len(found) >= asked.limit:
-                break
-        return found[::-1]
+            ends = ends_of(part.batch)
+            times = np.zeros(len(fitting), np.int64) if ends is None else ends[fitting]
+            found += [
+                (t, number, p, part.batch) for t, p in zip(times.tolist(), fitting.tolist(), strict=True)
+            ]
+        # the batches of a turn are in no order of time
+        found.sort(key=lambda entry: entry[:3])
+        return [answer_at(batch, place) for _, _, place, batch in found[-asked.limit :]]
 
     def latest(self, query: str, limit: int) -> list[Answer]:
         """The newest answer of every column and group, the newest first."""

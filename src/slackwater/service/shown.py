@@ -40,6 +40,8 @@ class Shown:
     text: str = ""
     """The last answer with its interval, for the eye."""
     _missing: int = 0
+    _end: int | None = None
+    """Of the newest answers so far."""
 
     def take(self, batch: AnswerBatch, places: Sequence[int]) -> None:
         """Answers of the query in a batch."""
@@ -50,19 +52,22 @@ class Shown:
         ends = ends_of(batch)
         newest = mine if ends is None else mine[ends[mine] == ends[mine].max()]
         grouped = bool(batch.keys) and batch.how != "suspended"
-        self.groups = len(newest) if grouped else 0
-        self.met = bool(batch.met[newest].all() if isinstance(batch.met, np.ndarray) else batch.met)
+        # batches of a turn are in no order: what is said of an older window is not the last word
+        end = None if ends is None else int(ends[newest[0]])
+        current = end is None or self._end is None or end >= self._end
+        if current:
+            self._end = end
+            self.groups = len(newest) if grouped else 0
+            self.met = bool(batch.met[newest].all() if isinstance(batch.met, np.ndarray) else batch.met)
         if grouped:
             mine = self._group(batch, mine, newest)
-        elif batch.how == "suspended":
-            # one answer speaks for all groups
-            mine = mine[-1:]
         if not len(mine):
             return
         if ends is not None and len(mine) > 1:
             mine = mine[np.argsort(ends[mine], kind="stable")]
-        self.last = answer_at(batch, int(mine[-1]))
-        self.text = show_estimate(self.last)
+        if current:
+            self.last = answer_at(batch, int(mine[-1]))
+            self.text = show_estimate(self.last)
         if ends is not None:
             for place in mine[-KEPT_POINTS:].tolist():
                 self._push(point_at(batch, place))
