@@ -33,7 +33,7 @@ CREATE QUERY checked AS SELECT COUNT(*) AS n FROM p WHERE port = 53 GROUP BY win
 """
 BUDGET_S = 0.8
 FIXED_S = 0.1
-COSTS = {"pass": 0.01, "read": 1e-5, "block": 1e-5, "row": 2e-5, "test": 2e-4}
+COSTS = {"pass": 0.01, "read": 1e-5, "block": 1e-5, "row": 1e-5, "test": 6e-5}
 """Executor seconds, of each pass and of each row: far more than they are, so that a few rows are many."""
 CALM_ROWS = 300
 BURST = 20

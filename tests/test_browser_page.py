@@ -1,4 +1,4 @@
-"""The page in a real Chromium: keys, search and order, charts in words, many queries, colours and widths."""
+"""The page in a real Chromium: keys, search and order, charts in words, and a thousand queries."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from browser import card, cards_in_order, check_names, chromium, expect, focus, opened
-from browser_still import ALERT, Told, a_few, many, served, some_agents
+from browser_still import Told, a_few, many, served
 from frames import frame, point, query
-from slackwater.service.models import Knobs
 
 
 @pytest.fixture(scope="module")
@@ -175,58 +174,3 @@ def test_a_query_that_comes_and_one_that_goes(browser: Browser) -> None:
         expect(page.locator("#query")).to_be_hidden()
         expect(card(page, "wide")).to_have_count(0)
         expect(page.locator("#announce")).to_have_text("wide is no more.")
-
-
-def background(page: Page) -> tuple[int, ...]:
-    found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    return tuple(int(part) for part in re.findall(r"\d+", found)[:3])
-
-
-def test_light_and_dark(browser: Browser) -> None:
-    with served(Told()) as address:
-        with opened(browser, address.page, color_scheme="dark") as page:
-            expect(page.locator("#count")).to_have_text("4")
-            assert max(background(page)) < 60
-        with opened(browser, address.page, color_scheme="light") as page:
-            expect(page.locator("#count")).to_have_text("4")
-            assert min(background(page)) > 200
-            button = page.locator("#theme")
-            button.click()
-            expect(button).to_have_attribute("aria-label", "Colours: light")
-            button.click()
-            expect(button).to_have_attribute("aria-label", "Colours: dark")
-            assert max(background(page)) < 60
-            # the choice stays when the page is opened again
-            again = page.context.new_page()
-            again.goto(address.page)
-            expect(again.locator("#theme")).to_have_attribute("aria-label", "Colours: dark")
-            assert max(background(again)) < 60
-            again.locator("#theme").click()
-            expect(again.locator("#theme")).to_have_attribute("aria-label", "Colours: as the system has them")
-            assert min(background(again)) > 200
-
-
-@pytest.mark.parametrize("width", [390, 768])
-def test_a_narrow_screen_does_not_scroll_sideways(browser: Browser, width: int) -> None:
-    knobs = Knobs(load=1, tolerance=1, story=True, chapter="Calm: all of it is looked at.")
-    shown = frame(1, a_few(), whole=True, knobs=knobs, agents=[some_agents()], alerts=[ALERT])
-    size = {"width": width, "height": 844}
-    with served(Told(shown)) as address, opened(browser, address.page, viewport=size) as page:
-
-        def fits() -> None:
-            found = page.evaluate("[document.scrollingElement.scrollWidth, innerWidth]")
-            assert found[0] <= found[1] == width
-
-        expect(page.locator("#alerts")).to_be_visible()
-        expect(page.locator("#plan img, #plan svg")).to_be_visible()
-        fits()
-        check_names(page)
-        page.get_by_role("button", name="New query").click()
-        expect(page.locator("#known-list")).to_contain_text("stream")
-        fits()
-        assert page.locator("#form").evaluate("form => form.scrollWidth <= form.clientWidth")
-        page.keyboard.press("Escape")
-        card(page, "calm").locator(".open").click()
-        expect(page.locator("#query")).to_be_visible()
-        fits()
-        assert page.locator("#query").evaluate("sheet => sheet.scrollWidth <= sheet.clientWidth")

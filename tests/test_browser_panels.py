@@ -1,4 +1,4 @@
-"""The page in a real Chromium: the demo's sliders, agents, alerts, a recording, and a service that goes away."""
+"""The page in a real Chromium: the demo's sliders, agents, alerts, the token, and a recording."""
 
 from __future__ import annotations
 

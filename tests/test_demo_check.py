@@ -254,6 +254,16 @@ def story(met: bool = True, end: str = "exact") -> list[Answer]:
     return found
 
 
+def given_up(answers: list[Answer]) -> list[Answer]:
+    """The same with half of the estimates suspended."""
+    return [
+        replace(a, how="suspended", met=False, value=None, low=None, high=None)
+        if a.how == "sampled" and a.window_end is not None and a.window_end.second % 2
+        else a
+        for a in answers
+    ]
+
+
 def test_estimates_that_came_and_went() -> None:
     assert set(estimates(story()).values()) == {True}
     assert len(estimates(story())) == 3
@@ -265,6 +275,7 @@ def test_estimates_that_came_and_went() -> None:
         (story(met=False), "estimates in the burst"),
         (story(end="sampled"), "the last answers of some"),
         ([a for a in story() if a.how == "exact"], "estimates in the burst"),
+        (given_up(story()), "estimates in the burst"),
         ([a for a in story() if a.query == "some"], "the last answers of seldom"),
     ],
 )

@@ -16,6 +16,7 @@ from slackwater.terminal.demo_dials import (
     CALM_MULTIPLE,
     DEBOUNCE_S,
     FINE,
+    HIGHEST,
     RISE,
     SETTLING_S,
     STEP,
@@ -24,7 +25,7 @@ from slackwater.terminal.demo_dials import (
     WARM_PATIENCE_S,
     DemoDials,
 )
-from slackwater.terminal.demo_load import MOST, Batch
+from slackwater.terminal.demo_load import Batch
 from slackwater.terminal.demo_stage import demo_sql
 from slackwater.terminal.demo_story import OVER, STORY, WARMING, YOURS, length, moment
 from slackwater.terminal.demo_tolerance import Tolerance, scaled
@@ -147,13 +148,12 @@ def test_a_burst_is_five_times_what_was_measured_step_by_step() -> None:
     assert world.loads[-1] == 1.0
 
 
-def test_a_burst_rises_by_steps_and_no_further_than_the_slider_goes() -> None:
+def test_a_burst_rises_by_steps_and_has_an_end() -> None:
     world = World(capacity=1e9).warmed()
     world.pass_(STORY[0].seconds + INTERVAL)
     assert world.loads[-2:] == [RISE, RISE * STEP]
-    world.dials._factor = 0.9 * MOST
-    world.pass_(INTERVAL)
-    assert world.loads[-1] == MOST
+    world.pass_(4 * INTERVAL)
+    assert world.loads[-1] == HIGHEST
 
 
 def test_calm_is_less_on_a_slow_machine_and_the_same_after_the_burst() -> None:

@@ -139,10 +139,15 @@ def forecast(
     cores: int | None = None,
     *,
     split: SplitName = "minimax",
+    capacity: float | None = None,
 ) -> Forecast:
-    """What every query would get; ``loads`` are the streams as they were measured."""
+    """What every query would get; ``loads`` are the streams as they were measured.
+
+    ``capacity`` is what a run has found that a batch may take, in place of what the machine says.
+    """
     grown = [scaled(load, multiple) for load in loads]
-    capacity = machine.capacity(cores, sum(_seconds(load, "pass") for load in grown))
+    if capacity is None:
+        capacity = machine.capacity(cores, sum(_seconds(load, "pass") for load in grown))
     whole = sum(predicted(load.statistics.costs, terms_of(load, {})) for load in grown)
     whole += sum(window.after for load in grown for window in load.windows)
     found: Rates | None = None

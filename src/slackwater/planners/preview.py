@@ -6,16 +6,25 @@ where there was none, that their values scatter as much as their mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slackwater.plan.operators import OperatorNode, operators_of
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.forecast import Forecast, Machine, forecast
-from slackwater.planners.level import SplitName
-from slackwater.planners.terms import StreamLoad, with_windows
+from slackwater.planners.terms import StreamLoad, must_take, with_windows
 from slackwater.statistics.snapshot import StreamStatistics
+
+
+Capacity = Callable[[float, int], float]
+"""What a batch may take, as the governor has it: given what it must take, and of how many streams."""
+
+
+def as_it_is(loads: Sequence[StreamLoad], machine: Machine, capacity: Capacity) -> Forecast:
+    """The forecast of the query set that is there."""
+    fixed = sum(must_take(load, 1.0) for load in loads)
+    return forecast(loads, machine, capacity=capacity(fixed, max(1, len(loads))))
 
 
 def previewed(
@@ -23,11 +32,10 @@ def previewed(
     plan: Plan,
     tried: Mapping[str, tuple[StreamStatistics, Plan]],
     machine: Machine,
-    *,
-    split: SplitName = "minimax",
+    capacity: Capacity,
 ) -> Forecast:
     """The forecast under another plan; ``tried`` by stream: what a trial found, and the plan it ran."""
-    return forecast([under(load, plan, tried) for load in loads], machine, split=split)
+    return as_it_is([under(load, plan, tried) for load in loads], machine, capacity)
 
 
 def under(load: StreamLoad, plan: Plan, tried: Mapping[str, tuple[StreamStatistics, Plan]]) -> StreamLoad:

@@ -14,8 +14,8 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
-from slackwater.planners.forecast import Forecast, QueryForecast, forecast
-from slackwater.planners.preview import previewed
+from slackwater.planners.forecast import Forecast, QueryForecast
+from slackwater.planners.preview import as_it_is, previewed
 from slackwater.runtime.insight import Glimpse
 from slackwater.runtime.session import Session
 from slackwater.runtime.trial import registering, tried
@@ -88,8 +88,9 @@ class LiveControl:
             notes.append("Nothing has been measured yet, so that no error can be predicted.")
             return None
         found = self._tried(plan, created, {x.statistics.stream.lower() for x in loads}, notes)
-        now = forecast(loads, glimpse.machine)
-        return now, previewed(loads, plan, found, glimpse.machine)
+        capacity = glimpse.pace.capacity
+        now = as_it_is(loads, glimpse.machine, capacity)
+        return now, previewed(loads, plan, found, glimpse.machine, capacity)
 
     def _tried(self, plan: Plan, created: list[str], measured: set[str], notes: list[str]) -> Tried:
         """What a trial of new queries finds, by stream."""

@@ -31,7 +31,7 @@ from slackwater.terminal.demo_check import (
     show,
 )
 from slackwater.terminal.demo_dials import TICK_S
-from slackwater.terminal.demo_stage import INTERVAL_MS, Stage
+from slackwater.terminal.demo_stage import Stage
 from slackwater.terminal.demo_truth import queues_truth, traffic_truth, true_load
 from slackwater.terminal.open import has_display
 from slackwater.terminal.serve import Serve
@@ -147,7 +147,7 @@ def _findings(stage: Stage, answers_file: Path) -> list[Finding]:
 
     return [
         *burst_findings(batches, chapters),
-        *latency_findings(batches, chapters, INTERVAL_MS / 1000),
+        *latency_findings(batches, chapters, stage.interval),
         *audit_findings(report, contracts),
         *estimate_findings(answers, contracts, chapters),
         *alert_findings(stage.receiver.events),

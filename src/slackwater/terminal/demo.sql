@@ -16,7 +16,7 @@ CREATE QUERY office_bytes AS
   GROUP BY window(ts, '5 seconds', '1 second') WITH ERROR 10%;
 
 -- Told to a webhook when it is certain: the whole interval is above the limit.
-CREATE ALERT office_busy ON office_bytes WHEN bytes > 3e6 CERTAINLY TO '{webhook}/office';
+CREATE ALERT office_busy ON office_bytes WHEN bytes > 1e6 CERTAINLY TO '{webhook}/office';
 
 CREATE QUERY web_bytes AS
   SELECT SUM(size) AS bytes FROM packets WHERE dport = 80
@@ -38,10 +38,10 @@ CREATE STREAM hosts (ts TIMESTAMP, host STRING, service STRING, load DOUBLE)
   USING agents OPTIONS (hub '{hub}') KEY (host, service) TIMESTAMP BY ts TOLERANCE 2 SECONDS;
 
 CREATE QUERY total_load AS
-  SELECT SUM(load) AS load FROM LATEST(hosts) WITH PRECISION 100;
+  SELECT SUM(load) AS load FROM LATEST(hosts) WITH PRECISION 40;
 
 CREATE QUERY host_load AS
-  SELECT host, SUM(load) AS load FROM LATEST(hosts) GROUP BY host WITH PRECISION 30;
+  SELECT host, SUM(load) AS load FROM LATEST(hosts) GROUP BY host WITH PRECISION 12;
 
 -- The queues of forty routers, of which each says once a second how long it is. An answer is delivered when it has
 -- probably drifted, and goes on as a model while a router is silent.

@@ -20,7 +20,7 @@ WARM_FACTOR = 0.25
 WARM_BATCHES = 6
 WARM_QUICK = 3
 """So many batches in a row are quick when it is warm."""
-WARM_SHARE = 0.6
+WARM_SHARE = 0.5
 """Of an interval, what a quick batch takes at most."""
 WARM_PATIENCE_S = 45.0
 """So long after the first batch the story begins, however slow the machine is."""
@@ -29,6 +29,8 @@ CALM_MULTIPLE = 0.7
 CALM_LEAST = 0.25
 RISE = 10.0
 """The factor that a burst begins with, at most: from calm batches costs are known roughly."""
+HIGHEST = 40.0
+"""The factor of a burst at most: what cannot be shed of it grows too, and may stay a part of the load."""
 SETTLING_S = 12.0
 """How long into a burst its rate may still change much: by then they are known well."""
 STEP, FINE = 1.6, 1.1
@@ -166,7 +168,7 @@ class DemoDials:
         if wanted is not None:
             step = STEP if told.passed <= SETTLING_S else FINE
             least, most = (LEAST, RISE) if entered else (self._factor / step, self._factor * step)
-            self._apply(min(max(wanted, least), most))
+            self._apply(min(max(wanted, least), most, HIGHEST))
 
     def _calm(self) -> float:
         """The factor of calm, found when the story begins and kept: it is to be as calm as before."""

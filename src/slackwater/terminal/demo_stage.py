@@ -30,11 +30,11 @@ from slackwater.terminal.demo_tolerance import Tolerance
 from slackwater.terminal.demo_traffic import DialledTraffic
 from slackwater.terminal.demo_webhook import Receiver
 
-INTERVAL_MS = 2_000
-"""Three streams share a small machine, and of each batch some tenths of a second are Spark's own."""
+SMALL = 4
+"""Cores below which a machine is a small one."""
 UTILISATION = 70
 """Percent of an interval that a batch may take: agents, routers, page and terminal need some of it too."""
-RATE = 4_000.0
+RATE = 1_500.0
 """Packets a second while it is calm."""
 
 
@@ -42,6 +42,15 @@ def demo_sql(hub: str, webhook: str) -> str:
     """The statements of the demo, for a hub and a webhook by their addresses."""
     text = (resources.files("slackwater.terminal") / "demo.sql").read_text()
     return text.replace("{hub}", hub).replace("{webhook}", webhook)
+
+
+def seconds_between_batches(cores: int) -> float:
+    """How often there is a batch: of each, Spark alone takes most of a second on a small machine.
+
+    >>> seconds_between_batches(2), seconds_between_batches(4)
+    (3.0, 2.0)
+    """
+    return 3.0 if cores < SMALL else 2.0
 
 
 class Stage:
@@ -52,6 +61,7 @@ class Stage:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._folder = folder
+        self.interval = seconds_between_batches(spark.sparkContext.defaultParallelism)
         self._stack = ExitStack()
         self._spark = spark
         self._since: float | None = None
@@ -73,7 +83,7 @@ class Stage:
         self.session = Session(
             self._spark,
             self._folder / "state",
-            Settings(trigger_ms=INTERVAL_MS, utilisation=UTILISATION),
+            Settings(trigger_ms=round(self.interval * 1000), utilisation=UTILISATION),
             sources=self._sources(),
         )
         self.session.function("network", longest_prefix(ROUTES), "string")
@@ -87,7 +97,7 @@ class Stage:
         self.dials = DemoDials(
             self.batches,
             rate=RATE,
-            interval=INTERVAL_MS / 1000,
+            interval=self.interval,
             set_load=self.packets.turn,
             set_tolerance=self._tolerate,
             interrupt=self._interrupt,

@@ -1,7 +1,7 @@
 /** The band chart of a query: answers as a line, their intervals as a band, what is missing as what it is. */
 
 import { colour, onColours } from "./colours.js";
-import { clock, interval, number, share, tick } from "./format.js";
+import { clock, interval, number, share, ticks } from "./format.js";
 
 const FONT = "10px 'Instrument Sans', system-ui, sans-serif";
 
@@ -193,7 +193,7 @@ export function axis(more) {
     gap: 4,
     grid: { stroke: () => colour("line"), width: 1 },
     ticks: { show: false },
-    values: (_chart, splits) => splits.map(tick),
+    values: (_chart, splits) => ticks(splits),
     ...more,
   };
 }

@@ -48,7 +48,8 @@ export class Card {
     say(parts.contract, frame.contract);
     const [value, interval] = split(frame.last_text);
     say(parts.value, value);
-    say(parts.interval, interval);
+    say(parts.interval, fitting(value, interval));
+    if (parts.interval.title !== interval) parts.interval.title = interval;
     if (this.hovered === null) say(parts.of, ofText(frame));
     say(parts.error, errorText(frame));
     say(parts.kept, share(frame.rate));
@@ -86,6 +87,14 @@ export class Card {
 export function split(text) {
   const place = text.search(/ [±[]/);
   return place < 0 ? [text || "–", ""] : [text.slice(0, place), text.slice(place + 1)];
+}
+
+/** An interval in the room that its value leaves on a card: where both are long, thousands and millions are shortened. */
+export function fitting(value, interval) {
+  // pixels of a digit of each, and of the narrowest card
+  const width = 13 * value.length + 7.5 * interval.length;
+  if (width <= 250) return interval;
+  return interval.replace(/\d{1,3}(?:,\d{3})+(?:\.\d+)?/g, (long) => compact(Number(long.replaceAll(",", ""))));
 }
 
 /** What the answer is of: its column, its group, and of how many groups that is one. */

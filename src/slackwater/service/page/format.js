@@ -32,6 +32,12 @@ export function tick(value) {
   return compact(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 }
 
+/** The ticks of an axis; in full where two of them would read alike. */
+export function ticks(values) {
+  const short = values.map(tick);
+  return new Set(short).size === short.length ? short : values.map((value) => number(value, 6));
+}
+
 /** A share in percent, with up to three digits. */
 export function share(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return NONE;
