@@ -13,8 +13,8 @@ from slackwater.plan.layout import extend
 from slackwater.plan.operators import operators_of
 from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
-from slackwater.planners.forecast import Forecast, forecast
-from slackwater.planners.preview import previewed, under
+from slackwater.planners.forecast import Forecast
+from slackwater.planners.preview import as_it_is, previewed, under
 from slackwater.planners.terms import StreamLoad
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics
 from test_forecast import MACHINE, QUERIES, STREAM, load_of, named
@@ -22,6 +22,10 @@ from test_forecast import MACHINE, QUERIES, STREAM, load_of, named
 MAIL = """
 CREATE QUERY mail AS SELECT SUM(size) AS s FROM p WHERE port = 25 GROUP BY window(ts, '10 seconds') WITH ERROR 5%;
 """
+
+
+def capacity_of(fixed: float, streams: int) -> float:
+    return MACHINE.capacity()
 
 
 def after(sql: str, load: StreamLoad) -> Plan:
@@ -48,7 +52,7 @@ def told(found: Forecast) -> list[Any]:
 
 def test_without_a_change_it_is_the_forecast() -> None:
     load = overloaded()
-    now, then = forecast([load], MACHINE), previewed([load], load.plan, {}, MACHINE)
+    now, then = as_it_is([load], MACHINE, capacity_of), previewed([load], load.plan, {}, MACHINE, capacity_of)
     assert now.load > now.capacity
     assert told(then) == told(now)
     assert (then.load, then.level) == (pytest.approx(now.load), pytest.approx(now.level))
@@ -57,7 +61,10 @@ def test_without_a_change_it_is_the_forecast() -> None:
 def test_one_more_query_is_more_load_and_takes_from_the_others() -> None:
     load = overloaded()
     found = tried(MAIL, mail=QueryStatistics(0.02, 1.5))
-    now, then = forecast([load], MACHINE), previewed([load], after(MAIL, load), found, MACHINE)
+    now, then = (
+        as_it_is([load], MACHINE, capacity_of),
+        previewed([load], after(MAIL, load), found, MACHINE, capacity_of),
+    )
     assert then.load > now.load
     assert then.capacity == pytest.approx(now.capacity)
     assert named(then)["mail"].error > 0
@@ -67,17 +74,28 @@ def test_one_more_query_is_more_load_and_takes_from_the_others() -> None:
 def test_what_a_trial_has_found_counts_for_new_queries_alone() -> None:
     load = overloaded()
     calm, wild = (
-        named(previewed([load], after(MAIL, load), tried(MAIL, mail=QueryStatistics(0.02, second)), MACHINE))
+        named(
+            previewed(
+                [load],
+                after(MAIL, load),
+                tried(MAIL, mail=QueryStatistics(0.02, second)),
+                MACHINE,
+                capacity_of,
+            )
+        )
         for second in (1.0, 50.0)
     )
     assert wild["mail"].error > calm["mail"].error
     lying = tried(MAIL, mail=QueryStatistics(0.02, 1.0), web=QueryStatistics(0.5, 1e6))
-    assert named(previewed([load], after(MAIL, load), lying, MACHINE))["web"].error == calm["web"].error
+    assert (
+        named(previewed([load], after(MAIL, load), lying, MACHINE, capacity_of))["web"].error
+        == calm["web"].error
+    )
 
 
 def test_without_a_trial_something_is_said_all_the_same() -> None:
     load = overloaded()
-    mail = named(previewed([load], after(MAIL, load), {}, MACHINE))["mail"]
+    mail = named(previewed([load], after(MAIL, load), {}, MACHINE, capacity_of))["mail"]
     assert 0 < mail.rate < 1
     assert mail.error > 0
 
@@ -87,7 +105,10 @@ def test_fewer_queries_are_less_load() -> None:
     catalog = load.plan.catalog
     fewer = Catalog.from_sql(STREAM + QUERIES + "DROP QUERY dns; DROP QUERY big;", Functions())
     assert catalog.queries.keys() - fewer.queries.keys() == {"dns", "big"}
-    now, then = forecast([load], MACHINE), previewed([load], extend(load.plan, fewer), {}, MACHINE)
+    now, then = (
+        as_it_is([load], MACHINE, capacity_of),
+        previewed([load], extend(load.plan, fewer), {}, MACHINE, capacity_of),
+    )
     assert then.load < now.load
     assert set(named(then)) == set(named(now)) - {"dns", "big"}
     assert named(then)["web"].error <= named(now)["web"].error
@@ -98,7 +119,10 @@ def test_a_contract_that_allows_more_is_predicted_with_its_own_error() -> None:
     looser = Catalog.from_sql(STREAM + QUERIES + "ALTER QUERY web WITH ERROR 50%;", Functions())
     now, then = (
         named(f)
-        for f in (forecast([load], MACHINE), previewed([load], extend(load.plan, looser), {}, MACHINE))
+        for f in (
+            as_it_is([load], MACHINE, capacity_of),
+            previewed([load], extend(load.plan, looser), {}, MACHINE, capacity_of),
+        )
     )
     assert then["web"].error > now["web"].error
     assert then["dns"].error <= now["dns"].error
