@@ -98,7 +98,7 @@ class Turns:
         step = self.step + 1
         self.alerts.turn(step, stream, self.catalog, lambda: iter(batches))
         path = self.folder / "alerts" / f"{step:012d}.jsonl"
-        found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        found = [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
         if commit:
             self.kept, self.step = self.alerts.mark(), step
             self.alerts.committed()

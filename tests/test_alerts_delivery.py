@@ -259,7 +259,7 @@ def test_nothing_secret_is_logged_or_shown(tmp_path: Path, caplog: pytest.LogCap
     assert "dropped" in caplog.text
     for text in (caplog.text, turns.status().trouble):
         assert not [word for word in ("sesame", "ann", "path-secret", "token", "open") if word in text]
-    assert not [word for word in ("sesame", "token", "open") if word in shown]
+    assert not [word for word in ("sesame", "path-secret", "token", "open") if word in shown]
 
 
 # --- too much ------------------------------------------------------------------------------------
@@ -361,6 +361,44 @@ def test_an_outbox_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     path.write_text("{nonsense\n")
     with pytest.raises(StateError, match="delete the file to go on without them"):
         turns.restarted()
+
+
+def test_group_keys_with_any_end_of_a_line_survive_a_restart(tmp_path: Path) -> None:
+    hosts = ["a\u2028b", "a\u2029b", "a\x85b", "a\x1cb", "a\nb", "ä"]
+    with receiving() as receiver:
+        declared = catalog_of(alert("bytes > 0", on="q", url=receiver.url))
+        turns = Turns(tmp_path, declared, clocks=Clock().clocks)
+        assert len(turns.turn(answers([1] * len(hosts), query="q", hosts=hosts))) == len(hosts)
+        turns = turns.restarted()
+        assert turns.status().waiting == len(hosts)
+        assert turns.alerts.delivery.deliver() == len(hosts)
+        assert sorted(got.event["keys"]["host"] for got in receiver.got) == sorted(hosts)
+    assert left(tmp_path) == []
+
+
+def test_what_nobody_has_thought_of_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    with receiving() as receiver:
+        turns = manual(tmp_path, receiver.url, clock)
+        raised(turns, 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Webhook, "_post", _fails)
+            assert turns.alerts.delivery.deliver() == 1
+        said = f"http://127.0.0.1:{receiver.port} met with an unexpected RuntimeError"
+        assert turns.status().trouble == said
+        with monkeypatch.context() as patch:
+            patch.setattr(turns.alerts.delivery.outbox, "took", _fails)
+            clock.passed = 1
+            assert turns.alerts.delivery.deliver() == 1
+        assert turns.status().trouble == said
+        raised(turns, 2)
+        clock.passed = 2
+        assert turns.alerts.delivery.deliver() == 1
+        assert (receiver.values, turns.status().trouble) == ([1, -2], "")
+
+
+def _fails(*given: object) -> None:
+    raise RuntimeError("sesame")
 
 
 # --- threads -------------------------------------------------------------------------------------
@@ -484,3 +522,40 @@ def test_events_are_in_order_though_the_receiver_dies_and_comes_back(tmp_path: P
 
 def _until(receiver: Receiver, value: int) -> None:
     wait_for(lambda: any(abs(v) >= value for v in receiver.values), seconds=60)
+
+
+def test_a_thread_outlives_what_nobody_has_thought_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    troubles = iter([RuntimeError("sesame"), KeyError("sesame")])
+    real = Webhook._post
+
+    def post(webhook: Webhook, body: bytes, id_: str) -> Outcome:
+        for trouble in troubles:
+            raise trouble
+        return real(webhook, body, id_)
+
+    monkeypatch.setattr(Webhook, "_post", post)
+    with receiving() as receiver, threaded(tmp_path, alert("bytes > 0", url=receiver.url)) as turns:
+        raised(turns, 1, 2)
+        wait_for(lambda: turns.status().waiting == 0, seconds=60)
+        assert receiver.values == [1, -2]
+
+
+def test_a_thread_closes_its_connection_before_another_may_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Webhook.close
+    mine: list[bool] = []
+
+    with receiving() as receiver, threaded(tmp_path, alert("bytes > 0", url=receiver.url)) as turns:
+
+        def close(webhook: Webhook) -> None:
+            lane = turns.alerts.delivery._lanes[receiver.url]
+            mine.append(lane.thread is threading.current_thread())
+            real(webhook)
+
+        monkeypatch.setattr(Webhook, "close", close)
+        raised(turns, 1)
+        wait_for(lambda: turns.status().waiting == 0 and bool(mine), seconds=30)
+    assert all(mine), "the connection may be that of another thread"

@@ -128,6 +128,54 @@ def test_an_alert_is_raised_and_dropped_by_clicking(browser: Browser) -> None:
         expect(page.locator("#alerts")).to_be_hidden()
 
 
+def test_a_question_belongs_to_its_alert_wherever_that_goes(browser: Browser) -> None:
+    other = ALERT.model_copy(update={"name": "other"})
+    watched = Told(frame(1, a_few(), whole=True, alerts=[ALERT]))
+    with served(watched) as address, opened(browser, address.page) as page:
+        page.get_by_role("button", name="Drop the alert busy").click()
+        # another one takes its place
+        watched.tell(alerts=[other, ALERT])
+        buttons = page.locator("#alerts-list button")
+        expect(buttons).to_have_text(["Drop", "Really drop?"])
+        buttons.first.click()
+        expect(buttons).to_have_text(["Really drop?", "Drop"])
+        assert "busy" in watched.declared.alerts
+        page.get_by_role("button", name="Drop the alert busy").click()
+        page.get_by_role("button", name="Drop the alert busy").click()
+        expect(page.locator("#announce")).to_have_text("Alert busy is dropped.")
+        assert "busy" not in watched.declared.alerts
+
+
+def test_a_group_without_a_value_is_asked_for_by_an_empty_text(browser: Browser) -> None:
+    keys = {"host": None, "port": 80}
+    watched = Told(frame(1, [query("calm", [point(1)], keys=keys, groups=2)], whole=True))
+    with served(watched) as address, opened(browser, address.page) as page:
+        path = page.evaluate(
+            "keys => import('/page/fill.js').then((fill) => fill.answersPath('q', { keys, limit: 3 }))", keys
+        )
+        assert path == "/api/queries/q/answers?limit=3&key.host=&key.port=80"
+
+
+@pytest.mark.parametrize(
+    ("contract", "rate", "words"),
+    [
+        ("SUBSET GAP 4", 0.25, "75 % of windows"),
+        ("SUBSET GAP 4", 1.0, "nothing"),
+        ("ERROR 5%", 0.1, "90 % of rows"),
+        ("SUBSET GAP 4", None, "–"),
+    ],
+)
+def test_a_sheet_says_how_much_is_left_out(
+    browser: Browser, contract: str, rate: float | None, words: str
+) -> None:
+    one = query("calm", [point(1)], contract=contract, rate=rate)
+    watched = Told(frame(1, [one], whole=True))
+    with served(watched) as address, opened(browser, address.page) as page:
+        card(page, "calm").locator(".open").click()
+        fact = page.locator("#query-facts > div").filter(has=page.get_by_text("left out", exact=True))
+        expect(fact.locator("dd")).to_have_text(words)
+
+
 def test_without_a_token_a_change_asks_for_it_once(browser: Browser) -> None:
     watched = Told(frame(1, a_few(), whole=True, alerts=[ALERT]))
     with served(watched) as address, opened(browser, address.url, excused={"/api/alerts/busy"}) as page:

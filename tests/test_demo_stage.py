@@ -36,7 +36,7 @@ def test_a_stretch_of_the_demo(spark: Any, tmp_path: Path) -> None:
             return any(a.met and a.rows == len(HOSTS) * len(SERVICES) for a in bounded)
 
         def altered() -> bool:
-            return str(session.catalog.contracts["office_bytes"]) == "ERROR 20%"
+            return str(session.catalog.contracts["office_bytes"]) == "ERROR 40%"
 
         def many() -> bool:
             last = stage.batches.last

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,3 +159,33 @@ def test_a_preview_of_wrong_sql_says_where(client: Client) -> None:
     assert typed["line"] == 1
     said = client.ask("POST", "/api/preview", {"sql": "DROP STREAM p"}).problem(422)
     assert said["message"] == "streams are declared and dropped before the run starts"
+
+
+def test_a_preview_reads_no_file_and_keeps_no_table(run: Running, client: Client, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("pw,1\npw,2\n")
+    before = dict(run.session.engine.executor._tables)
+    table = f"CREATE TABLE t (name STRING, n INT) USING csv OPTIONS (path '{secret}');\n"
+    lookup = (
+        "CREATE QUERY looked AS SELECT COUNT(*) AS c FROM p JOIN t ON CAST(port AS STRING) = t.name "
+        "GROUP BY window(ts, '1 second') WITH EXACT"
+    )
+    said = client.ask("POST", "/api/preview", {"sql": table + lookup})
+    assert "pw" not in said.body.decode()
+    gone = client.ask("POST", "/api/preview", {"sql": table.replace("secret.csv", "none.csv") + lookup})
+    assert said.status == gone.status, "nor is it told whether a file is there"
+    assert run.session.engine.executor._tables == before
+
+
+def test_rows_that_cannot_be_read_for_a_preview_do_not_end_the_run(
+    run: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no rows today")
+
+    monkeypatch.setattr("slackwater.runtime.tasting.taste", broken)
+    engine = run.session.engine
+    engine.tasting._tasted.clear()
+    engine.tasting._wanted.add("p")
+    run.turn()
+    assert engine.error is None

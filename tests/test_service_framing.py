@@ -126,3 +126,17 @@ def test_what_json_cannot_hold_is_null() -> None:
     assert (stream.rows_per_second, stream.lag_seconds, stream.batch_seconds) == (0.0, None, 0.0125)
     assert (made.level, made.agents[0].updates_per_second, made.queries[0].rate) == (0.0, 0.0, None)
     assert "NaN" not in made.model_dump_json()
+
+
+def test_a_query_that_was_dropped_and_created_again_is_another_one() -> None:
+    framer = Framer()
+    framer.frame(moving(declared("a")), [answers([7], 1, "a")])
+    other = "CREATE QUERY a AS SELECT COUNT(*) AS c FROM p GROUP BY window(ts, '2 seconds') WITH EXACT;\n"
+    frame = framer.frame(moving(Catalog.from_sql(STREAM + other, Functions()), 1), [])
+    assert frame.dropped == ["a"]
+    assert [(q.name, q.last_text, q.column) for q in frame.queries] == [("a", "", None)]
+    altered = SUM.format("a") + "ALTER QUERY a WITH EXACT;\n"
+    framer = Framer()
+    framer.frame(moving(declared("a")), [answers([7], 1, "a")])
+    frame = framer.frame(moving(Catalog.from_sql(STREAM + altered, Functions()), 1), [])
+    assert (frame.dropped, frame.queries[0].last_text) == ([], "7"), "a contract does not make another query"

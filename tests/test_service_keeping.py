@@ -98,3 +98,22 @@ def test_rows_of_a_group_may_have_a_key_that_is_null() -> None:
     assert of_group(answers.keys, {"host": "x"}, every[1:]).tolist() == [2]
     assert of_group(answers.keys, {"host": None}, every).tolist() == [1]
     assert of_group(answers.keys, {"port": 1}, every).tolist() == []
+
+
+def test_the_latest_is_the_newest_by_its_time() -> None:
+    keeper = AnswerKeeper()
+    for second in (3, 1, 2):
+        keeper.take(batch("q", [second], second=second))
+    keeper.publish()
+    assert [a.value for a in keeper.latest("q", 5)] == [3]
+    assert [a.value for a in keeper.answers("q", Asked())] == [1, 2, 3]
+
+
+def test_answers_of_a_query_that_was_dropped_meanwhile_are_not_kept() -> None:
+    keeper = AnswerKeeper()
+    keeper.take(batch("gone", [1]))
+    keeper.take(batch("q", [2]))
+    keeper.publish()
+    keeper.retain({"q"})
+    assert keeper.answers("gone", Asked()) == []
+    assert [a.value for a in keeper.answers("q", Asked())] == [2]

@@ -34,7 +34,7 @@ def answers(values: Any, second: int | list[int] = 0, query: Any = "q", **more: 
 def shown(*batches: AnswerBatch) -> Shown:
     found = Shown("q")
     for batch in batches:
-        found.take(batch, range(len(batch)))
+        take_all({"q": found}, [batch])
     return found
 
 
@@ -54,7 +54,7 @@ def test_a_point_that_comes_late_takes_its_place() -> None:
 def test_only_the_newest_points_are_kept_of_many() -> None:
     found = shown(answers(list(range(1000)), list(range(1000))))
     assert [p.value for p in found.points] == list(range(1000 - KEPT_POINTS, 1000))
-    found.take(answers(list(range(1000, 1400)), list(range(1000, 1400))), range(400))
+    take_all({"q": found}, [answers(list(range(1000, 1400)), list(range(1000, 1400)))])
     assert len(found.points) == KEPT_POINTS
     assert len(found.fresh) <= KEPT_POINTS + 1
 
@@ -151,9 +151,9 @@ def test_a_group_that_stays_away_gives_way_to_another() -> None:
     found = shown(hosts([9, 1], [None, "a"], 0))
     assert found.keys == {"host": None}
     for second in range(1, STALE):
-        found.take(hosts([second, 7], ["a", "b"], second), range(2))
+        take_all({"q": found}, [hosts([second, 7], ["a", "b"], second)])
         assert (found.keys, len(found.points)) == ({"host": None}, 1), "it may come again"
-    found.take(hosts([1, 7], ["a", "b"], STALE), range(2))
+    take_all({"q": found}, [hosts([1, 7], ["a", "b"], STALE)])
     assert (found.keys, [p.value for p in found.points]) == ({"host": "b"}, [7])
     assert found.fresh == list(found.points)
 
@@ -198,3 +198,23 @@ def test_an_older_window_that_comes_later_is_a_point_and_not_the_last_word() -> 
 def test_every_window_that_was_suspended_is_a_point() -> None:
     found = shown(answers(pa.nulls(2, pa.int64()), [1, 2], how="suspended", met=False))
     assert [point.how for point in found.points] == ["suspended", "suspended"]
+
+
+def test_a_large_result_in_several_batches_is_one_look() -> None:
+    found = Shown("q")
+    for second in range(3):
+        parts = [
+            answers(
+                [part, 9 - part], second, keys={"host": pa.array([f"a{part}", f"b{part}"])}, met=part != 1
+            )
+            for part in range(4)
+        ]
+        take_all({"q": found}, parts)
+    assert (found.groups, found.met, found.keys) == (8, False, {"host": "b0"})
+    assert [point.value for point in found.points] == [9, 9, 9], "the group stays"
+
+
+def test_a_contract_is_met_only_if_every_column_is() -> None:
+    found = Shown("q")
+    take_all({"q": found}, [answers([1]), answers([2], column="m", met=False)])
+    assert (found.met, found.column) == (False, "n")

@@ -34,11 +34,11 @@ def why_no_webhook(url: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """An address for logs and pages: without user and password, and without what follows `?`.
+    """An address for logs and pages: its host alone, since some webhooks have their secret in the path.
 
-    >>> shown_url("https://ann:secret@host:8443/alerts?token=1")
-    'https://host:8443/alerts?…'
+    >>> shown_url("https://ann:secret@host:8443/T0/secret?token=1"), shown_url("http://localhost:8600/")
+    ('https://host:8443/…', 'http://localhost:8600')
     """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}{'?…' if parts.query else ''}"
+    return f"{parts.scheme}://{host}{'/…' if parts.path.strip('/') or parts.query else ''}"

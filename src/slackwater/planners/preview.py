@@ -16,7 +16,6 @@ from slackwater.planners.forecast import Forecast, Machine, forecast
 from slackwater.planners.terms import StreamLoad, must_take, with_windows
 from slackwater.statistics.snapshot import StreamStatistics
 
-
 Capacity = Callable[[float, int], float]
 """What a batch may take, as the governor has it: given what it must take, and of how many streams."""
 

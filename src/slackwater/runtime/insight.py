@@ -242,9 +242,22 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
         level=decision.level if decision is not None else 0.0,
         share=share,
         load=predicted(costs, terms_of(load, {})),
-        kept_load=predicted(costs, terms_of(load, rates)),
+        kept_load=predicted(costs, terms_of(replace(load, share=share, parts=_parts(load, drops)), rates)),
         costs=costs,
     )
+
+
+def _parts(load: StreamLoad, drops: Sequence[DropInsight]) -> dict[str, float]:
+    """By slot whose windows are left out: the part of the rows that is needed at the present shares."""
+    left_out = {name: 1.0 if d.shut else d.share for d in drops for name in d.point.members}
+    parts: dict[str, float] = {}
+    for window in load.windows:
+        share = max((left_out.get(name, 0.0) for name in window.members), default=0.0)
+        if share > 0:
+            for slot, gain in window.gains.items():
+                needed = 0.0 if share >= 1.0 else max(0.0, 1 - gain * share)
+                parts[slot] = max(parts.get(slot, 0.0), needed)
+    return parts
 
 
 def _published(load: StreamLoad) -> dict[str, list[str]]:

@@ -167,7 +167,7 @@ class Session(Declarations):
         """Let Spark analyse every query; raises where it cannot. Nothing is read and nothing runs."""
         for stream in self.catalog.streams.values():
             check_source(stream)
-        executor = self._executor()
+        executor = self.new_executor()
         for table in self.catalog.tables.values():
             executor.pretend_table(table)
         check_with_spark(executor, extend(Plan(), self.catalog))
@@ -186,7 +186,7 @@ class Session(Declarations):
             done = "has been stopped; make another one with its state" if self._run.stopped else "is running"
             raise RunError(f"this session {done}")
         self._read_streams()
-        executor = self._executor()
+        executor = self.new_executor()
         journal = Journal(self._root(), fresh=fresh and self.state is not None)
         try:
             engine = Engine(
@@ -257,7 +257,7 @@ class Session(Declarations):
         made.pace.utilisation = settings.utilisation / 100
         return made
 
-    def _executor(self) -> Executor:
+    def new_executor(self) -> Executor:
         """Spark as we need it, with the functions that have been registered."""
         self.spark = self.spark or build_session()
         executor = Executor(own_session(self.spark), self.scalars)

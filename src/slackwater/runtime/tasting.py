@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from slackwater.runtime.clocks import Clocks
 from slackwater.spark.execute import DataFrame
 from slackwater.spark.taste import taste
 
+logger = logging.getLogger(__name__)
 ROWS = 20_000
 FRESH_S = 60.0
 """For so long rows are given out again, before others are read."""
@@ -48,11 +50,15 @@ class Tasting:
         name = stream.name.lower()
         if name not in self._wanted or not arrived:
             return
-        found: Any = frame()
-        if found is None:
+        try:
+            found: Any = frame()
+            rows = taste(found, stream, arrived, ROWS) if found is not None else None
+        except Exception:
+            # a look must not end a run; whoever waits is told that no rows came
+            logger.warning("rows of %s could not be read for a preview", stream.name, exc_info=True)
+            self._wanted.discard(name)
             return
-        rows = taste(found, stream, arrived, ROWS)
-        if rows.num_rows:
+        if rows is not None and rows.num_rows:
             with self._lock:
                 self._tasted[name] = (self._clocks.seconds(), rows)
                 self._lock.notify_all()

@@ -63,7 +63,9 @@ class AnswerLines:
                 return []
             fits &= np.frombuffer(known.columns, np.uint32) == number
         found: list[Answer] = []
-        for place in np.flatnonzero(fits)[::-1].tolist():
+        # answers of a turn are in no order of time
+        chosen = np.flatnonzero(fits)
+        for place in chosen[np.argsort(times[chosen], kind="stable")][::-1].tolist():
             line = self._line(known, place)
             if asked.keys and not _may_have(line, asked.keys):
                 continue

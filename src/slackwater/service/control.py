@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from slackwater.errors import SlackwaterError
@@ -58,10 +58,11 @@ class LiveControl:
         before = self.session.catalog
         after, altered, dropped = _applied(before, sql)
         plan = extend(self.session.plan, after)
-        check_with_spark(self.session.engine.executor, extend(Plan(), after))
+        self._check(after)
         created = [s.name for n, s in after.queries.items() if n not in before.queries]
         notes: list[str] = []
-        found = self._forecasts(plan, created, self.look(), notes)
+        strange = after.tables.keys() - before.tables.keys()
+        found = self._forecasts(plan, created, self.look(), notes, strange)
         now, then = found if found is not None else (None, None)
         fresh = {name.lower() for name in (*created, *altered)}
         return Preview(
@@ -79,15 +80,36 @@ class LiveControl:
             notes=notes,
         )
 
+    def _check(self, catalog: Catalog) -> None:
+        """Let Spark analyse all queries; tables are taken as declared, since a look must read no file."""
+        session = self.session
+        assert session.spark is not None
+        checking = session.new_executor()
+        known = session.engine.executor
+        checking.checked |= known.checked
+        checking.numberless |= known.numberless
+        for table in catalog.tables.values():
+            checking.pretend_table(table)
+        check_with_spark(checking, extend(Plan(), catalog))
+
     def _forecasts(
-        self, plan: Plan, created: list[str], glimpse: Glimpse | None, notes: list[str]
+        self,
+        plan: Plan,
+        created: list[str],
+        glimpse: Glimpse | None,
+        notes: list[str],
+        strange: Collection[str],
     ) -> tuple[Forecast, Forecast] | None:
         """As things are, and as they would be; None where nothing has been measured."""
         loads = [x for x in glimpse.with_windows() if x.statistics.batches] if glimpse is not None else []
         if glimpse is None or not loads:
             notes.append("Nothing has been measured yet, so that no error can be predicted.")
             return None
-        found = self._tried(plan, created, {x.statistics.stream.lower() for x in loads}, notes)
+        found: Tried = {}
+        if strange:
+            notes.append("New tables are not read before they are there, so that nothing was tried on rows.")
+        else:
+            found = self._tried(plan, created, {x.statistics.stream.lower() for x in loads}, notes)
         capacity = glimpse.pace.capacity
         now = as_it_is(loads, glimpse.machine, capacity)
         return now, previewed(loads, plan, found, glimpse.machine, capacity)

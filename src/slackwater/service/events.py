@@ -17,6 +17,8 @@ from slackwater.service.watched import Watched
 READERS_AT_MOST = 1_000
 QUIET_S = 10.0
 """After so long without an event a comment is sent, so that a reader that is gone is noticed."""
+PARTS_AT_A_TIME = 20
+"""Parts of answers that are sent at once."""
 AT_A_TIME = 200
 """Frames that are sent at once to a reader that comes back."""
 MEDIA_TYPE = "text/event-stream"
@@ -82,12 +84,11 @@ class Readers:
     async def follow(
         self, news: Callable[[], list[bytes]], ended: Callable[[], bool], *, slow: bool = False
     ) -> AsyncIterator[bytes]:
-        """What ``news`` has whenever it has some, until ``ended``; ``slow``: it reads from a disk."""
+        """What ``news`` has whenever it has some, until ``ended``; ``slow``: others need not wait for it."""
         self.count += 1
         try:
             while True:
                 waiting = self._news
-                # others need not wait while frames of a recording are read
                 found = await asyncio.to_thread(news) if slow else news()
                 if found:
                     self.sent += len(found)
@@ -143,8 +144,11 @@ def answers_for(keeper: AnswerKeeper, query: str | None, after: int | None) -> C
             return []
         newest = keeper.number
         parts, lost = keeper.after(position, query)
-        position = newest if not parts else max(newest, parts[-1].number)
+        if len(parts) > PARTS_AT_A_TIME:
+            # the rest when these have been sent
+            parts, newest = parts[:PARTS_AT_A_TIME], parts[PARTS_AT_A_TIME - 1].number
+        position = newest
         events = [event("lost", position, b'{"parts":%d}' % lost)] if lost else []
-        return [*events, *(event("answers", part.number, part.json(query)) for part in parts)]
+        return [*events, *(event("answers", part.number, keeper.json(part, query)) for part in parts)]
 
     return news

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Literal
 
 from slackwater.plan.catalog import Catalog
+from slackwater.plan.model import Step
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.bounds.shown import AgentsShown
 from slackwater.runtime.insight import Insight, QueryInsight
@@ -65,6 +66,9 @@ class Framer:
     _catalog: Catalog | None = None
     _declared: list[dict[str, Any]] = field(default_factory=list)
     """By query: what its declaration says; made once for each catalog."""
+    _steps: dict[str, Step] = field(default_factory=dict)
+    _made_anew: frozenset[str] = frozenset()
+    """Queries that are others than in the frame before."""
     _loads: tuple[Insight, dict[str, float]] = field(default_factory=lambda: (Insight(), {}))
     """What was known of the load, and by query its part of it."""
 
@@ -73,8 +77,13 @@ class Framer:
         self.number += 1
         if moving.catalog is not self._catalog:
             self._catalog, self._declared = moving.catalog, _declared(moving.catalog)
+            steps = {step.name: replace(step, contract=None) for step in moving.catalog.queries.values()}
+            # one that was dropped and created again is another query, whatever its name
+            self._made_anew = frozenset(n for n, step in steps.items() if self._steps.get(n, step) != step)
+            self._steps = steps
         names = {declared["name"] for declared in self._declared}
-        dropped = [name for name in self.shown if name not in names]
+        dropped = [name for name in self.shown if name not in names or name in self._made_anew]
+        self._made_anew = frozenset()
         for name in dropped:
             del self.shown[name]
             self._before.pop(name, None)

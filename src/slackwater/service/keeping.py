@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ PER_QUERY = 5_000
 """Answers that are kept of one query."""
 IN_ALL = 500_000
 """Answers that are kept of all queries; the oldest go first."""
+TEXTS = 64
+"""Parts whose JSON is kept for the next reader."""
 AT_A_TIME = 1_000
 """Answers in one part: what an event of the stream of answers holds."""
 
@@ -65,6 +67,8 @@ class AnswerKeeper:
         self._count = 0
         self.number = 0
         """Of the newest part."""
+        self._texts: OrderedDict[int, bytes] = OrderedDict()
+        """JSON of the parts that readers were sent last, by number."""
 
     def take(self, batch: AnswerBatch) -> None:
         """Answers of a turn that is under way."""
@@ -121,11 +125,31 @@ class AnswerKeeper:
                     found.append(part)
         return found[::-1], lost
 
+    def json(self, part: Part, query: str | None) -> bytes:
+        """A part as readers are sent it; of all its queries it is made once."""
+        if query is not None and len(part.places) > 1:
+            return part.json(query)
+        with self._lock:
+            known = self._texts.get(part.number)
+        if known is None:
+            known = part.json()
+            with self._lock:
+                self._texts[part.number] = known
+                while len(self._texts) > TEXTS:
+                    self._texts.popitem(last=False)
+        return known
+
     def forget(self, queries: Sequence[str]) -> None:
         """Queries that are no more, by their names."""
         with self._lock:
             for name in queries:
                 self._queries.pop(name.lower(), None)
+
+    def retain(self, queries: Collection[str]) -> None:
+        """Forget all but these, by name in lower case: a turn may end after its query was dropped."""
+        with self._lock:
+            for name in self._queries.keys() - queries:
+                del self._queries[name]
 
     def answers(self, query: str, asked: Asked) -> list[Answer]:
         """The newest answers that fit, oldest first."""
@@ -145,18 +169,18 @@ class AnswerKeeper:
 
     def latest(self, query: str, limit: int) -> list[Answer]:
         """The newest answer of every column and group, the newest first."""
-        found: dict[tuple[object, ...], Answer] = {}
+        found: dict[tuple[object, ...], tuple[int, Answer]] = {}
         for part in reversed(self._of(query)):
-            if not part.batch.keys and (part.batch.column,) in found:
-                continue
+            ends = ends_of(part.batch)
             for place in part.places[query.lower()][::-1].tolist():
                 answer = answer_at(part.batch, place)
                 where = (answer.column, *((name, exact_text(value)) for name, value in answer.keys))
-                if where not in found:
-                    if len(found) >= limit:
-                        return list(found.values())
-                    found[where] = answer
-        return list(found.values())
+                end = 0 if ends is None else int(ends[place])
+                # the batches of a turn are in no order of time
+                if where not in found or end > found[where][0]:
+                    found[where] = (end, answer)
+        newest = sorted(found.values(), key=lambda entry: -entry[0])
+        return [answer for _, answer in newest[:limit]]
 
     def _of(self, query: str) -> list[Part]:
         with self._lock:

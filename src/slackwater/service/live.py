@@ -54,7 +54,8 @@ class Live:
         self._log: FrameLog | None = None
         self._capture = Capture(session.clocks)
         session.watchers.append(self._capture.watch)
-        self._framer = Framer()
+        # so that no frame of a run has a number that an earlier part of it had: readers come back with it
+        self._framer = Framer(number=int(session.clocks.now().timestamp()))
         self._lock = threading.Lock()
         self._moving: Moving | None = None
         self._whole: tuple[Frame, bytes] | None = None
@@ -116,6 +117,7 @@ class Live:
         with self._lock:
             frame = self._framer.frame(moving, batches)
             self.keeper.forget(frame.dropped)
+            self.keeper.retain(moving.catalog.queries.keys())
             self._moving, self._whole = moving, None
         data = frame.model_dump_json().encode()
         with self._lock:
@@ -188,8 +190,11 @@ class Live:
 
     def frames(self, after: int, limit: int) -> Sequence[bytes]:
         with self._lock:
-            kept = [data for number, data in self._frames if number > after]
-        return kept[:limit]
+            if not self._frames:
+                return []
+            # they are numbered one after the other
+            start = max(0, after + 1 - self._frames[0][0])
+            return [self._frames[i][1] for i in range(start, min(len(self._frames), start + limit))]
 
     def kept_from(self) -> int:
         """The number of the oldest frame that is kept."""
@@ -210,7 +215,8 @@ class Live:
         return self.keeper.latest(query, limit)
 
     def explain(self, format: ExplainFormat, name: str | None) -> str:
-        key = (self._moving.version if self._moving is not None else 0, format, name)
+        version = self._moving.version if self._moving is not None else 0
+        key = (version, format, None if name is None else name.lower())
         found = self._explained.get(key)
         if found is None:
             found = explain(self.session.plan, format, name)

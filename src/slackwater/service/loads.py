@@ -23,7 +23,7 @@ def operator_seconds(stream: StreamInsight) -> list[float]:
     for operator in stream.operators:
         above = kept[operator.parent] if operator.parent >= 0 else 1.0
         kept.append(above * (1.0 if operator.passes is None else operator.passes))
-        rows = (1.0 if operator.rows_in is None else operator.rows_in) * kept[-1] * stream.size
+        rows = (1.0 if operator.rows_in is None else operator.rows_in) * kept[-1] * stream.size * stream.share
         seconds.append((operator.seconds or 0.0) * rows)
     return seconds
 

@@ -187,7 +187,8 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         if query is not None:
             find_query(watched, query)
         readers.check()
-        return _stream(readers.follow(answers_for(keeper, query, number_after(after, last)), lambda: False))
+        news = answers_for(keeper, query, number_after(after, last))
+        return _stream(readers.follow(news, lambda: False, slow=True))
 
 
 def find_query(watched: Watched, name: str) -> Step:

@@ -130,10 +130,11 @@ class Recorded:
 
     def explain(self, format: ExplainFormat, name: str | None) -> str:
         """The plan of the last query set."""
+        key = (format, None if name is None else name.lower())
         with self._lock:
-            if (format, name) not in self._explained:
-                self._explained[format, name] = explain(extend(Plan(), self.catalog()), format, name)
-            return self._explained[format, name]
+            if key not in self._explained:
+                self._explained[key] = explain(extend(Plan(), self.catalog()), format, name)
+            return self._explained[key]
 
     def insight(self) -> Insight:
         """Nothing: what was measured is in the frames, as far as it was recorded."""

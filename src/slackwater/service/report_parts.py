@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from slackwater.language.shown import shown_sql
 from slackwater.runtime.show import compact, printable
 from slackwater.service.report_data import QueryNumbers
 
 NONE = "–"
-_SECRET = re.compile(
-    r"((?:password|secret|token|jaas|credential)[\w.]*['\"`]?\s*(?:=\s*)?)'(?:[^']|'')*'", re.I
-)
 
 
 def text(value: object) -> str:
@@ -96,7 +93,7 @@ def card(query: QueryNumbers, plot: str | None) -> str:
         f'<p class="contract" title="{text(query.contract)}">{text(query.contract)}</p>'
         f'<p class="last">{last}</p><p class="of">{text(query.shown_of) or "&nbsp;"}</p>{drawing}'
         f'<dl class="facts">{listed}</dl>{hows(query.hows)}'
-        f"<details><summary>SQL</summary><pre>{text(without_secrets(query.sql))}</pre></details></article>\n"
+        f"<details><summary>SQL</summary><pre>{text(shown_sql(query.sql))}</pre></details></article>\n"
     )
 
 
@@ -134,12 +131,3 @@ def query_table(queries: Sequence[QueryNumbers], most: int) -> str:
     ]
     more = f'<p class="note">… and {len(queries) - most:,} more</p>' if len(queries) > most else ""
     return table(headings, rows, words=(0, 1, 4)) + more
-
-
-def without_secrets(sql: str) -> str:
-    """SQL with the values of options that are passwords or the like left out.
-
-    >>> without_secrets("OPTIONS (path 'a', 'sasl.password' 'x')")
-    "OPTIONS (path 'a', 'sasl.password' '…')"
-    """
-    return _SECRET.sub(r"\1'…'", sql)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slackwater.language.urls import shown_url
+from slackwater.language.shown import shown_sql
 from slackwater.plan.catalog import Catalog
 from slackwater.runtime.show import compact
 from slackwater.service.models import AgentsFrame, AlertFrame, StreamFrame
-from slackwater.service.report_parts import NONE, panel, percent, table, text, without_secrets
+from slackwater.service.report_parts import NONE, panel, percent, table, text
 
 
 def stream_table(streams: Sequence[StreamFrame]) -> str:
@@ -126,8 +126,4 @@ def settings_list(settings: Mapping[str, Any]) -> str:
 
 def safe_sql(catalog: Catalog) -> str:
     """The statements of a query set, without what is secret in them: a report is passed on."""
-    sql = catalog.sql()
-    for alert in catalog.alerts.values():
-        for url in alert.urls:
-            sql = sql.replace(url, shown_url(url))
-    return without_secrets(sql)
+    return shown_sql(catalog.sql())

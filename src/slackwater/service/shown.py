@@ -20,6 +20,8 @@ from slackwater.service.folding import KEPT_POINTS
 from slackwater.service.models import Point
 from slackwater.service.picking import Places, answer_at, ends_of, of_group, point_at
 
+Told = tuple[AnswerBatch, Places]
+"""Answers of a query: a batch, and where in it they are."""
 STALE = 5
 """After so many looks at answers without the shown group, another one is shown."""
 
@@ -41,51 +43,60 @@ class Shown:
     """The last answer with its interval, for the eye."""
     _missing: int = 0
     _end: int | None = None
-    """Of the newest answers so far."""
+    """Of the newest answers so far, in any column and group."""
+    _last_end: int = 0
+    """Of the last answer of the series."""
 
-    def take(self, batch: AnswerBatch, places: Sequence[int]) -> None:
-        """Answers of the query in a batch."""
-        self.column = self.column or batch.column
-        if batch.column != self.column or not len(places):
-            return
-        mine: Places = np.asarray(places, dtype=np.int64)
-        ends = ends_of(batch)
-        newest = mine if ends is None else mine[ends[mine] == ends[mine].max()]
-        grouped = bool(batch.keys) and batch.how != "suspended"
-        # batches of a turn are in no order: what is said of an older window is not the last word
-        end = None if ends is None else int(ends[newest[0]])
+    def take(self, told: Sequence[Told]) -> None:
+        """Answers that have come together: a large result, and several columns, are several batches."""
+        self.column = self.column or told[0][0].column
+        mine = [(batch, places) for batch, places in told if batch.column == self.column]
+        ends = [end for batch, places in told if (end := _end_of(batch, places)) is not None]
+        end = max(ends, default=None)
+        # batches are in no order: what is said of an older window is not the last word
         current = end is None or self._end is None or end >= self._end
         if current:
+            newest = [(batch, _at(batch, places, end)) for batch, places in told]
             self._end = end
-            self.groups = len(newest) if grouped else 0
-            self.met = bool(batch.met[newest].all() if isinstance(batch.met, np.ndarray) else batch.met)
-        if grouped:
-            mine = self._group(batch, mine, newest)
-        if not len(mine):
-            return
-        if ends is not None and len(mine) > 1:
-            mine = mine[np.argsort(ends[mine], kind="stable")]
-        if current:
-            self.last = answer_at(batch, int(mine[-1]))
+            self.met = all(_all_met(batch, places) for batch, places in newest)
+            self.groups = sum(len(places) for batch, places in newest if self._grouped(batch))
+        for batch, places in self._chosen(mine):
+            self._show(batch, places, current)
+
+    def _grouped(self, batch: AnswerBatch) -> bool:
+        return batch.column == self.column and bool(batch.keys) and batch.how != "suspended"
+
+    def _chosen(self, told: Sequence[Told]) -> list[Told]:
+        """Where the answers of the series are: all, or those of the shown group."""
+        alone = [(batch, places) for batch, places in told if not self._grouped(batch)]
+        grouped = [(batch, places) for batch, places in told if self._grouped(batch)]
+        if not grouped:
+            return alone
+        found = _of(grouped, self.keys) if self.keys else []
+        self._missing = 0 if found else self._missing + 1
+        if not found and (not self.keys or self._missing >= STALE):
+            # another one where it has not been there for a while: most is to be seen in the largest
+            newest = max((e for b, p in grouped if (e := _end_of(b, p)) is not None), default=None)
+            last = [(batch, _at(batch, places, newest)) for batch, places in grouped]
+            self.keys = _largest_of([(batch, places) for batch, places in last if len(places)]).group
+            self._missing = 0
+            self.points.clear()
+            self.fresh.clear()
+            found = _of(grouped, self.keys)
+        return alone + found
+
+    def _show(self, batch: AnswerBatch, places: Places, current: bool) -> None:
+        ends = ends_of(batch)
+        if ends is not None and len(places) > 1:
+            places = places[np.argsort(ends[places], kind="stable")]
+        last = int(places[-1])
+        if current and (ends is None or self._end is None or int(ends[last]) >= self._last_end):
+            self._last_end = 0 if ends is None else int(ends[last])
+            self.last = answer_at(batch, last)
             self.text = show_estimate(self.last)
         if ends is not None:
-            for place in mine[-KEPT_POINTS:].tolist():
+            for place in places[-KEPT_POINTS:].tolist():
                 self._push(point_at(batch, place))
-
-    def _group(self, batch: AnswerBatch, mine: Places, newest: Places) -> Places:
-        """Where the shown group is; another one where it has not been there for a while."""
-        found = of_group(batch.keys, self.keys, mine) if self.keys else mine[:0]
-        if len(found):
-            self._missing = 0
-            return found
-        self._missing += 1
-        if self.keys and self._missing < STALE:
-            return found
-        self.keys = answer_at(batch, _largest(batch.value, newest)).group
-        self._missing = 0
-        self.points.clear()
-        self.fresh.clear()
-        return of_group(batch.keys, self.keys, mine)
 
     def _push(self, point: Point) -> None:
         _put(self.points, point)
@@ -117,18 +128,49 @@ def _put(points: deque[Point] | list[Point], point: Point) -> None:
 
 def take_all(shown: Mapping[str, Shown], batches: Sequence[AnswerBatch]) -> set[str]:
     """Let queries take their answers; the names of those that had any."""
-    told = set()
+    told: dict[str, list[Told]] = {}
     for batch in batches:
         for name, places in places_by_query(batch):
             if name in shown and len(places):
-                shown[name].take(batch, places)
-                told.add(name)
-    return told
+                told.setdefault(name, []).append((batch, np.asarray(places, dtype=np.int64)))
+    for name, together in told.items():
+        shown[name].take(together)
+    return set(told)
 
 
-def _largest(column: pa.Array, places: Places) -> int:
-    """Where the largest of some values is: most is to be seen there; the last where none is a number."""
-    numbers = double_column(column.take(pa.array(places)))
-    sizes = np.abs(np.asarray(pc.fill_null(numbers, np.nan), dtype=np.float64))
-    finite = np.isfinite(sizes)
-    return int(places[int(np.argmax(np.where(finite, sizes, -1.0)))] if finite.any() else places[-1])
+def _end_of(batch: AnswerBatch, places: Places) -> int | None:
+    """The newest time that some answers speak of; None where they have none."""
+    ends = ends_of(batch)
+    return None if ends is None else int(ends[places].max())
+
+
+def _at(batch: AnswerBatch, places: Places, end: int | None) -> Places:
+    """Those of some answers that speak of a time."""
+    ends = ends_of(batch)
+    return places if ends is None or end is None else places[ends[places] == end]
+
+
+def _all_met(batch: AnswerBatch, places: Places) -> bool:
+    if not len(places):
+        return True
+    return bool(batch.met[places].all() if isinstance(batch.met, np.ndarray) else batch.met)
+
+
+def _of(told: Sequence[Told], keys: Mapping[str, Any]) -> list[Told]:
+    """Where the answers of one group are."""
+    found = [(batch, of_group(batch.keys, keys, places)) for batch, places in told]
+    return [(batch, places) for batch, places in found if len(places)]
+
+
+def _largest_of(told: Sequence[Told]) -> Answer:
+    """The answer with the largest value; the last where none is a number."""
+    best: tuple[float, AnswerBatch, int] | None = None
+    for batch, places in told:
+        numbers = double_column(batch.value.take(pa.array(places)))
+        sizes = np.abs(np.asarray(pc.fill_null(numbers, np.nan), dtype=np.float64))
+        sizes = np.where(np.isfinite(sizes), sizes, -1.0)
+        place = int(np.argmax(sizes)) if (sizes >= 0).any() else len(sizes) - 1
+        if best is None or sizes[place] > best[0]:
+            best = (float(sizes[place]), batch, int(places[place]))
+    assert best is not None
+    return answer_at(best[1], best[2])

@@ -29,8 +29,8 @@ CALM_MULTIPLE = 0.7
 CALM_LEAST = 0.25
 RISE = 10.0
 """The factor that a burst begins with, at most: from calm batches costs are known roughly."""
-HIGHEST = 20.0
-"""The factor of a burst at most: what cannot be shed of it grows too, and may stay a part of the load."""
+HIGHEST = 50.0
+"""The factor of a burst at most: rows have to be made, too."""
 SETTLING_S = 12.0
 """How long into a burst its rate may still change much: by then they are known well."""
 STEP, FINE = 1.6, 1.1

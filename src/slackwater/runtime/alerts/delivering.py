@@ -145,25 +145,36 @@ class Delivery:
             with self._changed:
                 kept = lane.next()
                 if kept is None or not self._running:
+                    # first of all: from then on the connection may be that of another thread
+                    lane.webhook.close()
                     lane.thread = None
                     self._changed.notify_all()
-                    break
+                    return
                 left = lane.due - self._clocks.seconds()
                 if left > 0:
                     self._changed.wait(min(left, LOOK_S))
                     continue
                 lane.busy = True
             self._attempt(lane, kept)
-        lane.webhook.close()
 
     def _attempt(self, lane: Lane, kept: Kept) -> None:
         attempt = kept.attempts[lane.url] = kept.attempts.get(lane.url, 0) + 1
-        outcome = lane.webhook.post(kept.event.body(attempt), kept.event.id)
+        try:
+            outcome = lane.webhook.post(kept.event.body(attempt), kept.event.id)
+        except Exception as error:
+            # whatever it is, a thread that ends by it would leave all that waits for this address behind
+            lane.webhook.close()
+            outcome = _unexpected(error)
         with self._changed:
             lane.busy = False
             # the state may be another run's by now: what has just arrived is sent again by that one
             if not self._stopped:
-                self._settle(lane, kept, outcome)
+                try:
+                    self._settle(lane, kept, outcome)
+                except Exception as error:
+                    unexpected = _unexpected(error)
+                    logger.warning("%s %s after an attempt", host_of(lane.url), unexpected.text)
+                    lane.failed(unexpected, self._clocks.seconds(), 0.0, self._rng)
             self._changed.notify_all()
 
     def _settle(self, lane: Lane, kept: Kept, outcome: Outcome) -> None:
@@ -238,6 +249,11 @@ class Delivery:
         deadline = time.monotonic() + JOIN_S
         for thread in threads:
             thread.join(timeout=max(0.0, deadline - time.monotonic()))
+
+
+def _unexpected(error: Exception) -> Outcome:
+    """The outcome of an attempt that met with what nobody had thought of; more of it may hold secrets."""
+    return Outcome("later", f"met with an unexpected {type(error).__name__}")
 
 
 def host_of(url: str) -> str:

@@ -70,8 +70,8 @@ class Outbox:
             return
         self._folder.mkdir(exist_ok=True)
         temporary = path.with_name(path.name + ".tmp")
-        with open(temporary, "w") as file:
-            file.writelines(event.text + "\n" for event in events)
+        with open(temporary, "wb") as file:
+            file.writelines(f"{event.text}\n".encode() for event in events)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -104,21 +104,23 @@ class Outbox:
 
     def _note(self, kept: Kept, mark: str) -> None:
         # not synced: a note that is lost costs a second delivery, and nothing else
-        with open(self._taken(kept.step), "a") as file:
+        with open(self._taken(kept.step), "a", encoding="utf-8") as file:
             file.write(f"{kept.number} {mark}\n")
 
     def _read(self, step: int) -> dict[int, Kept]:
         path = self._path(step)
         try:
-            lines = path.read_text().splitlines()
-            kept = {n: Kept(step, n, Event.from_line(line)) for n, line in enumerate(lines)}
+            # texts in an event may hold what else ends lines, such as U+2028
+            lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+            kept = {n: Kept(step, n, Event.from_line(line.decode())) for n, line in enumerate(lines)}
         except (ValueError, KeyError) as error:
             raise StateError(
                 f"the events of alerts in {path} cannot be read: {error}; "
                 "delete the file to go on without them, or start over with --fresh"
             ) from error
         taken = self._taken(step)
-        for line in taken.read_text().splitlines() if taken.exists() else ():
+        noted = taken.read_text(encoding="utf-8", errors="replace") if taken.exists() else ""
+        for line in noted.split("\n"):
             number, _, mark = line.partition(" ")
             # a kill may have cut the last line off
             if number.isdecimal() and int(number) in kept:

@@ -101,7 +101,9 @@ class Webhook:
         """Let go of the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            # it is let go of, whatever its other side thinks of that
+            with contextlib.suppress(OSError):
+                connection.close()
 
     def interrupt(self) -> None:
         """Let an attempt in another thread fail now."""

@@ -9,6 +9,9 @@ const byId = (name) => document.getElementById(name);
 
 export class AlertsPanel {
   #raised = new Map();
+  /** The name of the alert that is dropped by another click, and until when. */
+  #sure = null;
+  #timer = 0;
 
   constructor({ announce }) {
     this.announce = announce;
@@ -28,7 +31,7 @@ export class AlertsPanel {
     const item = make("li", "alert");
     const drop = make("button", "quiet small changes", "Drop");
     drop.type = "button";
-    drop.addEventListener("click", () => this.#drop(item, drop));
+    drop.addEventListener("click", () => this.#drop(item.dataset.name));
     const [sign, name, condition] = [make("span", "sign"), make("strong", "alert-name"), make("span", "condition")];
     sign.setAttribute("aria-hidden", "true");
     item.append(sign, name, condition, make("span", "state"), drop, make("p", "trouble"));
@@ -43,6 +46,7 @@ export class AlertsPanel {
       item.dataset.name = alert.name;
       drop.setAttribute("aria-label", `Drop the alert ${alert.name}`);
     }
+    say(drop, this.#words(alert.name));
     say(name, alert.name);
     say(condition, `${alert.query}: ${alert.condition}`);
     const groups = alert.raised > 1 ? ` in ${compact(alert.raised)} groups` : "";
@@ -53,26 +57,29 @@ export class AlertsPanel {
     say(trouble, [waiting, alert.trouble].filter(Boolean).join(": "));
   }
 
-  /** The first click asks, the second one drops. */
-  async #drop(item, button) {
-    if (button.dataset.sure !== "yes") {
-      button.dataset.sure = "yes";
-      say(button, "Really drop?");
-      setTimeout(() => this.#calm(button), SURE_MS);
-      return;
-    }
-    this.#calm(button);
+  /** The first click asks, the second one drops. Places in the list may change hands in between. */
+  async #drop(name) {
+    if (this.#sure !== name) return this.#ask(name);
+    this.#ask(null);
     try {
-      await change("DELETE", `/api/alerts/${encodeURIComponent(item.dataset.name)}`);
-      this.announce(`Alert ${item.dataset.name} is dropped.`);
+      await change("DELETE", `/api/alerts/${encodeURIComponent(name)}`);
+      this.announce(`Alert ${name} is dropped.`);
     } catch (problem) {
-      say(item.lastElementChild, problem.message);
+      const item = [...byId("alerts-list").children].find((each) => each.dataset.name === name);
+      if (item) say(item.lastElementChild, problem.message);
     }
   }
 
-  #calm(button) {
-    delete button.dataset.sure;
-    say(button, "Drop");
+  /** Asks whether an alert is to be dropped, for a while; none: asks no more. */
+  #ask(name) {
+    clearTimeout(this.#timer);
+    this.#sure = name;
+    if (name !== null) this.#timer = setTimeout(() => this.#ask(null), SURE_MS);
+    for (const item of byId("alerts-list").children) say(item.querySelector("button"), this.#words(item.dataset.name));
+  }
+
+  #words(name) {
+    return name === this.#sure ? "Really drop?" : "Drop";
   }
 
   #tell(alerts) {

@@ -41,7 +41,7 @@ async function fetchPoints(query, done) {
 export function answersPath(name, { column = null, keys = {}, until = null, limit }) {
   const asked = new URLSearchParams({ limit });
   if (column !== null) asked.set("column", column);
-  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, value);
+  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, value ?? "");
   if (until !== null) asked.set("until", until);
   return `/api/queries/${encodeURIComponent(name)}/answers?${asked}`;
 }

@@ -71,7 +71,7 @@ export class QuerySheet {
       ["load", seconds(frame.load)],
       ["answers", compact(frame.answers)],
       ["groups", frame.groups ? compact(frame.groups) : "–"],
-      frame.kind === "current" ? ["evaluated", compact(frame.evaluated)] : ["left out", compact(frame.missed)],
+      frame.kind === "current" ? ["evaluated", compact(frame.evaluated)] : ["left out", leftOut(frame)],
       ["stream", frame.stream],
     ];
     const place = byId("query-facts");
@@ -150,6 +150,12 @@ export class QuerySheet {
     [this.query, this.chart, this.hovered] = [null, null, null];
     this.latest.query = null;
   }
+}
+
+/** What is left out, in words: whole windows under SUBSET, else rows. */
+function leftOut({ contract, rate }) {
+  if (rate === null) return "–";
+  return rate >= 1 ? "nothing" : `${share(1 - rate)} of ${contract.startsWith("SUBSET") ? "windows" : "rows"}`;
 }
 
 function factGroup() {
