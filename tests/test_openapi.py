@@ -18,6 +18,7 @@ from service_still import Still, StillControl
 from slackwater.service.guard import FREE_POSTS, READS
 from slackwater.service.problems import MEDIA_TYPE
 from slackwater.service.server import app_for
+from slackwater.terminal.serve import VARIABLE
 
 NAMES = ["web", "by_port", "total", "p", "busy", "dns"]
 WATCHED = "CREATE ALERT busy ON total WHEN n > 1e9 TO 'http://127.0.0.1:9/';\n"
@@ -111,3 +112,8 @@ def test_the_documentation_has_every_operation_and_no_other() -> None:
         told |= {(methods, path.replace("NAME", "{name}")) for path in paths.split(", ")}
     there = {(m.upper(), path) for path, operations in document()["paths"].items() for m in operations}
     assert told == there | {("GET", "/metrics")}
+
+
+def test_the_documentation_names_the_variable_that_is_read() -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "service.md").read_text()
+    assert set(re.findall(r"SLACKWATER_\w*TOKEN", text)) == {VARIABLE}

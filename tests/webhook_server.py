@@ -52,6 +52,10 @@ class Receiver:
                 receiver.connections += 1
 
             def do_POST(self) -> None:
+                if receiver.gone.is_set():
+                    # a connection that was kept dies with its server
+                    self.close_connection = True
+                    return
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 got = Got(self.path, dict(self.headers.items()), json.loads(body))
                 reply = receiver.answer(got)

@@ -106,13 +106,17 @@ def service(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress)
     try:
         with serving(live, live.control, port=0) as address:
             wait(sizes.warm_seconds)
+            memory = _Memory()
             before = wait(sizes.quiet_seconds)
+            slope_before = memory.slope()
             memory = _Memory()
             told, during = _readers(address, sizes)
             slope = memory.slope()
             # those who have just left are still being let go
             wait(2.0)
+            memory = _Memory()
             after = wait(sizes.quiet_seconds)
+            slope_after = memory.slope()
     finally:
         live.stop()
         session.stop()
@@ -122,6 +126,8 @@ def service(spark: SparkSession, folder: Path, sizes: Sizes, progress: Progress)
         "batch_time_ratio": float(np.median(busy) / np.median(quiet)),
         "events_lost": told["lost"],
         "memory_slope_mb_per_min": slope,
+        "memory_slope_quiet_before": slope_before,
+        "memory_slope_quiet_after": slope_after,
         "batch_ms_quiet": float(np.median(quiet)),
         "batch_ms_read": float(np.median(busy)),
         "batches_quiet": len(quiet),

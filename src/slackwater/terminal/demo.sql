@@ -16,7 +16,7 @@ CREATE QUERY office_bytes AS
   GROUP BY window(ts, '5 seconds', '1 second') WITH ERROR 20%;
 
 -- Told to a webhook when it is certain: the whole interval is above the limit.
-CREATE ALERT office_busy ON office_bytes WHEN bytes > 1e6 CERTAINLY TO '{webhook}/office';
+CREATE ALERT office_busy ON office_bytes WHEN bytes > 5e5 CERTAINLY TO '{webhook}/office';
 
 CREATE QUERY web_bytes AS
   SELECT SUM(size) AS bytes FROM packets WHERE dport = 80

@@ -17,8 +17,6 @@ from slackwater.statistics.costs import predicted
 MOST = 100.0
 LEAST = 0.1
 """Where the slider ends."""
-NEAR = 0.85
-"""Of the highest multiple of the capacity that the load can be, what is asked for at most."""
 _HALVINGS = 24
 
 
@@ -119,8 +117,7 @@ def measured(glimpse: Glimpse) -> tuple[float, float]:
 def rows_for(multiple: float, loads: Sequence[StreamLoad], stream: str, pace: Pace) -> float:
     """Rows of a stream's batch at which the load of all is so many times the capacity.
 
-    Both grow with the rows: what cannot be shed of them is in the capacity too. So it is searched for, and
-    there is an end to it, however many rows there are: near that end more of them are only more to read.
+    Both grow with the rows: what cannot be shed of them is in the capacity too. So it is searched for.
     """
     low, high = 0.0, 1e9
 
@@ -129,7 +126,6 @@ def rows_for(multiple: float, loads: Sequence[StreamLoad], stream: str, pace: Pa
         load, capacity = _at(resized, pace)
         return load / capacity
 
-    multiple = min(multiple, NEAR * times(high))
     for _ in range(_HALVINGS):
         # in the middle of their logarithms: rows may be a hundred or a million
         middle = ((low + 1) * (high + 1)) ** 0.5 - 1

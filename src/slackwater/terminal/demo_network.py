@@ -8,7 +8,7 @@ from ipaddress import ip_network
 OFFICE, GUESTS = "10.0.2.0/23", "10.0.4.0/22"
 LOCAL = ("10.0.0.0/8", "10.0.0.0/16", "10.0.0.0/22", OFFICE, GUESTS, "10.0.4.128/25")
 """Networks that the demo's packets go to, several of them inside others."""
-ELSEWHERE = tuple(f"10.{site}.{floor}.0/24" for site in range(16, 76) for floor in range(32))
+ELSEWHERE = tuple(f"10.{site}.{floor}.0/24" for site in range(16, 136) for floor in range(32))
 ROUTES = (*LOCAL, *ELSEWHERE)
 
 
