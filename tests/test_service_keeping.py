@@ -117,3 +117,13 @@ def test_answers_of_a_query_that_was_dropped_meanwhile_are_not_kept() -> None:
     keeper.retain({"q"})
     assert keeper.answers("gone", Asked()) == []
     assert [a.value for a in keeper.answers("q", Asked())] == [2]
+
+
+def test_many_small_parts_are_bounded_too() -> None:
+    keeper = AnswerKeeper(parts_in_all=10)
+    for value in range(50):
+        keeper.take(batch("ab"[value % 2], [value]))
+        keeper.publish()
+    assert [a.value for a in keeper.answers("a", Asked())] == [40, 42, 44, 46, 48]
+    parts, lost = keeper.after(0)
+    assert (len(parts), lost) == (10, 40)

@@ -22,6 +22,8 @@ PER_QUERY = 5_000
 """Answers that are kept of one query."""
 IN_ALL = 500_000
 """Answers that are kept of all queries; the oldest go first."""
+PARTS_IN_ALL = 20_000
+"""Parts that are kept, since each takes some 5 kB whatever it holds: about 100 MB at most."""
 TEXTS = 64
 """Parts whose JSON is kept for the next reader."""
 AT_A_TIME = 1_000
@@ -57,9 +59,12 @@ class _Query:
 class AnswerKeeper:
     """Takes answers while a turn delivers them, and lets them be seen once the turn is committed."""
 
-    def __init__(self, *, per_query: int = PER_QUERY, in_all: int = IN_ALL) -> None:
+    def __init__(
+        self, *, per_query: int = PER_QUERY, in_all: int = IN_ALL, parts_in_all: int = PARTS_IN_ALL
+    ) -> None:
         self._per_query = per_query
         self._in_all = in_all
+        self._parts_in_all = parts_in_all
         self._lock = threading.Lock()
         self._pending: list[AnswerBatch] = []
         self._parts: deque[Part] = deque()
@@ -102,7 +107,7 @@ class AnswerKeeper:
                 kept.count -= len(kept.parts.popleft().places[name])
         self._parts.append(part)
         self._count += len(part)
-        while self._count > self._in_all and len(self._parts) > 1:
+        while (self._count > self._in_all or len(self._parts) > self._parts_in_all) and len(self._parts) > 1:
             oldest = self._parts.popleft()
             self._count -= len(oldest)
             for name, places in oldest.places.items():
