@@ -19,7 +19,7 @@ from slackwater.service.frame_log import FRAMES
 from slackwater.service.models import AgentFrame, AgentsFrame, AlertFrame, WidthFrame
 from slackwater.service.recorded import Recorded
 from slackwater.service.report import report, script_json
-from slackwater.service.report_data import Drawn, Thinned
+from slackwater.service.report_data import Drawn, QueryNumbers, Thinned
 
 CHROMIUM = Path("/usr/bin/chromium")
 runner = CliRunner()
@@ -340,3 +340,19 @@ def test_it_opens_in_a_browser(folder: Path, scheme: Any) -> None:
         browser.close()
     assert told == []
     assert [url.split(":")[0] for url in requests if not url.startswith("data:")] == ["file"]
+
+
+def test_answers_of_a_turn_in_another_order_are_no_gap() -> None:
+    numbers = QueryNumbers("q", "EXACT", slide=1.0, column="n")
+    for second in (1, 2, 4, 3, 5, 8):
+        numbers.take(answer("q", second, second))
+    numbers.settle()
+    assert [(p.value, p.after_gap) for p in numbers.series.ended()] == [
+        (1, False),
+        (2, False),
+        (3, False),
+        (4, False),
+        (5, False),
+        (8, True),
+    ]
+    assert (numbers.missing, numbers.longest_gap, numbers.last) == (2, 2, "8")

@@ -111,7 +111,11 @@ def test_answers_of_a_group(client: Client) -> None:
     assert [a["keys"] for a in found] == [{"port": 53}] * 4
     assert {a["value"] for a in found} == {50}
     assert client.get("/api/queries/by_port/answers?key.port=7").ok() == []
-    assert client.get("/api/queries/by_port/answers?key.host=53").ok() == []
+    strange = client.get("/api/queries/by_port/answers?key.host=53").problem(422)
+    assert (strange["detail"], strange["hint"]) == (
+        "query by_port has no group key host",
+        "its keys are port",
+    )
     latest = client.get("/api/queries/by_port/latest").ok()
     assert sorted(a["keys"]["port"] for a in latest) == sorted(PORTS)
     assert len({a["window_end"] for a in latest}) == 1

@@ -81,7 +81,7 @@ def test_what_is_asked_for_in_a_wrong_way_is_told_by_its_field(client: Client) -
     assert "100000 characters" in refused({"sql": "x" * 100_001})
     assert "JSON" in _told(client, b"{")
     assert "less than or equal to 100" in _told(client, b'{"load": NaN}', "PUT", "/api/knobs")
-    assert refused(b'{"sql": "EXPLAIN"}').startswith("the body: "), "nobody said that it is JSON"
+    assert refused(b'{"sql": "EXPLAIN"}').startswith("the body must be JSON"), "nobody said that it is"
     assert refused([]).startswith("the body: ")
     assert refused({"sql": " ; "}) == "expected a statement, found none"
     assert "less than or equal to 20" in refused({"tolerance": 21}, method="PUT", path="/api/knobs")
@@ -188,3 +188,10 @@ def test_a_recording_cannot_be_changed() -> None:
         assert (
             "a recording has no answers to come" in recorded.get("/api/answers/events").problem(409)["detail"]
         )
+
+
+def test_a_body_that_is_not_said_to_be_json_is_told_so(client: Client) -> None:
+    said = client.ask(
+        "POST", "/api/preview", b'{"sql": "EXPLAIN"}', Content_Type="application/x-www-form-urlencoded"
+    )
+    assert "Content-Type: application/json" in said.problem(422)["detail"]

@@ -148,6 +148,8 @@ def check(
 
             check_file(_read(file), str(file), lambda session: _registered(import_, session), errors)
         kinds = {"stream": len(catalog.streams), "table": len(catalog.tables), "query": len(catalog.queries)}
+        if catalog.alerts:
+            kinds["alert"] = len(catalog.alerts)
         counted = ", ".join(f"{n} {k if n == 1 else _plural(k)}" for k, n in kinds.items())
         typer.echo(f"{file}: {counted}, all in order")
         for name, step in catalog.queries.items():
@@ -396,7 +398,11 @@ def _settings(pairs: list[str] | None) -> tuple[dict[str, Any], dict[str, str]]:
 def demo(
     seconds: Annotated[
         int | None,
-        typer.Option("--for-seconds", min=1, help="How long to run; on a terminal until Ctrl+C."),
+        typer.Option(
+            "--for-seconds",
+            min=1,
+            help="How long to run, warming up included; without it on a terminal until Ctrl+C.",
+        ),
     ] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port of the page; 8400, or a free one.")

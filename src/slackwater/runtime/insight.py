@@ -161,7 +161,10 @@ def insight(engine: Engine) -> Insight:
 def _insight(loads: Sequence[StreamLoad], decided: Mapping[str, Decision], pace: Pace) -> Insight:
     fixed = sum(must_take(load, 1.0) for load in loads)
     streams = tuple(_stream(load, decided.get(load.statistics.stream.lower())) for load in loads)
-    return Insight(streams, pace.capacity(fixed, max(1, len(loads))), pace.correction)
+    among = max(1, len(loads))
+    # where what must be taken is too much it is taken all the same: that makes the capacity no larger
+    capacity = min(pace.capacity(fixed, among), pace.fits(among))
+    return Insight(streams, capacity, pace.correction)
 
 
 def stream_loads(engine: Engine) -> list[StreamLoad]:

@@ -126,6 +126,14 @@ class Pace:
         rows = min(max(self.target(floor) - floor + self.correction, LEAST * left), (1 + MORE) * left)
         return fixed + max(rows, self._least(floor)) / self.executor
 
+    def fits(self, streams: int = 1) -> float:
+        """Executor seconds that fit into the budget, whatever must be taken: what a reader calls capacity.
+
+        >>> round(Pace(lambda: 0.8, 2, batch=0.2).fits(), 3)
+        1.2
+        """
+        return max(self.budget() - streams * self.batch, LEFT * self.interval) / self.executor
+
     def enough(self, fixed: float, streams: int = 1) -> float:
         """Executor seconds that fit into the budget: whoever needs no more is taken whole."""
         floor = self.floor(fixed, streams)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import psutil
 from slackwater.service.api_models import Audit
 from slackwater.service.problems import Refusal
 
+logger = logging.getLogger(__name__)
 RESULT = "audit.json"
 NICE = 10
 TOLD = 2_000
@@ -94,6 +96,7 @@ class AuditJob:
         with self._lock:
             process = self._process
         if process is not None:
+            logger.warning("the audit was interrupted; slackwater audit %s runs it again", self._recording)
             process.terminate()
 
 

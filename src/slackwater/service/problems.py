@@ -60,6 +60,12 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
+        kind = request.headers.get("content-type", "")
+        if request.method in ("POST", "PUT", "PATCH") and "json" not in kind.lower():
+            sent = f"{kind!r} was sent" if kind else "nothing was said of its type"
+            return problem(
+                422, f"the body must be JSON with the header Content-Type: application/json; {sent}"
+            )
         told = [_told(e) for e in error.errors()[:5]]
         return problem(422, "; ".join(told) or "the request is not as it should be")
 

@@ -167,6 +167,14 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         """Answers of a query, oldest first: the newest that fit. `key.NAME=VALUE` chooses a group."""
         step = find_query(watched, name)
         keys = {k[4:]: v for k, v in request.query_params.items() if k.startswith("key.")}
+        known = [key.name for key in step.keys]
+        strange = [name for name in keys if known and name not in known]
+        if strange:
+            raise Refusal(
+                422,
+                f"query {step.name} has no group key {strange[0]}",
+                hint=f"its keys are {', '.join(known)}",
+            )
         asked = Asked(column, keys or None, since, until, limit)
         return _json_of(watched.answers(step.name, asked))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,8 @@ from slackwater.runtime.json_values import json_text, to_micros
 from slackwater.runtime.show import show_estimate
 from slackwater.service.models import QueryFrame
 
+HELD = 64
+"""Answers of a series that may be out of order."""
 POINTS = 1_000
 """Points that are drawn of one query."""
 WHOLE = ("exact", "subset")
@@ -98,6 +101,10 @@ class QueryNumbers:
     series: Thinned = field(default_factory=Thinned)
     _before: float | None = None
     _last: Answer | None = None
+    _last_at: float = -math.inf
+    _held: list[tuple[float, int, tuple[Any, ...]]] = field(default_factory=list)
+    """Points that wait for earlier ones, the earliest first; in the order in which they came where equal."""
+    _taken: int = 0
 
     @property
     def last(self) -> str:
@@ -136,11 +143,24 @@ class QueryNumbers:
         moment = answer.window_end or answer.at
         if moment is None or not self._shows(answer):
             return
-        if answer.how != "suspended":
-            self._last = answer
         at = to_micros(moment) / 1e6
-        point = Drawn(at, value, low, high, answer.how, answer.met, answer.rate, self._gap(at))
-        if value is not None or answer.how == "suspended":
+        if answer.how != "suspended" and at >= self._last_at:
+            self._last, self._last_at = answer, at
+        # answers of a turn are in no order of time: a few are held back until they are
+        self._taken += 1
+        heapq.heappush(self._held, (at, self._taken, (value, low, high, answer.how, answer.met, answer.rate)))
+        if len(self._held) > HELD:
+            self._draw()
+
+    def settle(self) -> None:
+        """Draw what was held back: no answer follows."""
+        while self._held:
+            self._draw()
+
+    def _draw(self) -> None:
+        at, _, (value, low, high, how, met, rate) = heapq.heappop(self._held)
+        point = Drawn(at, value, low, high, how, met, rate, self._gap(at))
+        if value is not None or how == "suspended":
             self.series.add(point)
 
     def _shows(self, answer: Answer) -> bool:
@@ -179,6 +199,8 @@ def numbers_of(
                 query.column = answer.column
                 query.keys = {name: plain_key(value) for name, value in answer.keys}
             query.take(answer)
+    for query in found.values():
+        query.settle()
     return sorted(found.values(), key=lambda query: query.rank)
 
 
