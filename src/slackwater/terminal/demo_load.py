@@ -117,7 +117,7 @@ def measured(glimpse: Glimpse) -> tuple[float, float]:
 def rows_for(multiple: float, loads: Sequence[StreamLoad], stream: str, pace: Pace) -> float:
     """Rows of a stream's batch at which the load of all is so many times the capacity.
 
-    Both grow with the rows: what cannot be shed of them is in the capacity too. So it is searched for.
+    The capacity may change with the rows too, by what cannot be shed of them. So it is searched for.
     """
     low, high = 0.0, 1e9
 
@@ -136,4 +136,6 @@ def rows_for(multiple: float, loads: Sequence[StreamLoad], stream: str, pace: Pa
 def _at(loads: Sequence[StreamLoad], pace: Pace) -> tuple[float, float]:
     fixed = sum(must_take(load, 1.0) for load in loads)
     load = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in loads)
-    return load, pace.capacity(fixed, max(1, len(loads)))
+    among = max(1, len(loads))
+    # as the page shows it: what must be taken makes it no larger
+    return load, min(pace.capacity(fixed, among), pace.fits(among))
