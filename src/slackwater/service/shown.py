@@ -75,10 +75,13 @@ class Shown:
         found = _of(grouped, self.keys) if self.keys else []
         self._missing = 0 if found else self._missing + 1
         if not found and (not self.keys or self._missing >= STALE):
-            # another one where it has not been there for a while: most is to be seen in the largest
-            newest = max((e for b, p in grouped if (e := _end_of(b, p)) is not None), default=None)
-            last = [(batch, _at(batch, places, newest)) for batch, places in grouped]
-            self.keys = _largest_of([(batch, places) for batch, places in last if len(places)]).group
+            # another one where it has not been there for a while: the largest, where most is to be seen, of
+            # the oldest window, so that it is the same however many windows are looked at together
+            oldest = min(
+                (e for b, p in grouped if (e := _end_of(b, p, first=True)) is not None), default=None
+            )
+            there = [(batch, _at(batch, places, oldest)) for batch, places in grouped]
+            self.keys = _largest_of([(batch, places) for batch, places in there if len(places)]).group
             self._missing = 0
             self.points.clear()
             self.fresh.clear()
@@ -138,10 +141,12 @@ def take_all(shown: Mapping[str, Shown], batches: Sequence[AnswerBatch]) -> set[
     return set(told)
 
 
-def _end_of(batch: AnswerBatch, places: Places) -> int | None:
-    """The newest time that some answers speak of; None where they have none."""
+def _end_of(batch: AnswerBatch, places: Places, *, first: bool = False) -> int | None:
+    """The newest time that some answers speak of, or the oldest; None where they have none."""
     ends = ends_of(batch)
-    return None if ends is None else int(ends[places].max())
+    if ends is None:
+        return None
+    return int(ends[places].min() if first else ends[places].max())
 
 
 def _at(batch: AnswerBatch, places: Places, end: int | None) -> Places:
