@@ -58,7 +58,8 @@ def batches(multiple: float = 5.0, took: float = 1.0) -> list[Batch]:
         high = begin <= oldest and newest <= end
         ended = newest + int(took * SECOND)
         load = multiple if high else 0.4
-        found.append(Batch(number, oldest, newest, ended, took, 1_000, 0.3 if high else 0.0, high, load, 1.0))
+        rows, level = (10_000, 0.3) if high else (1_000, 0.0)
+        found.append(Batch(number, oldest, newest, ended, took, rows, level, high, load, 1.0))
     return found
 
 
@@ -67,17 +68,22 @@ def held(findings: list[Finding]) -> list[bool]:
 
 
 def test_a_burst_that_was_one() -> None:
-    assert held(burst_findings(batches(), chapters())) == [True, True]
+    assert held(burst_findings(batches(), chapters())) == [True, True, True]
 
 
 def test_a_burst_that_was_too_small_or_not_shed_or_never_came() -> None:
-    assert held(burst_findings(batches(multiple=2.9), chapters())) == [False, True]
+    assert held(burst_findings(batches(multiple=2.9), chapters())) == [True, False, True]
     kept = [replace(b, sheds=False) for b in batches()]
-    assert held(burst_findings(kept, chapters())) == [True, False]
-    assert held(burst_findings([], chapters())) == [False, False]
-    assert held(burst_findings(batches(), chapters()[:1])) == [False, False]
+    assert held(burst_findings(kept, chapters())) == [True, True, False]
+    assert held(burst_findings([], chapters())) == [False, False, False]
+    assert held(burst_findings(batches(), chapters()[:1])) == [False, False, False]
     unknown = [replace(b, capacity=None) for b in batches()]
-    assert held(burst_findings(unknown, chapters())) == [False, True]
+    assert held(burst_findings(unknown, chapters())) == [True, False, True]
+
+
+def test_a_capacity_that_shrinks_is_no_burst() -> None:
+    same = [replace(b, rows=1_000) for b in batches()]
+    assert held(burst_findings(same, chapters())) == [False, True, True]
 
 
 def test_batches_that_kept_to_their_interval() -> None:

@@ -17,6 +17,7 @@ from slackwater.terminal.demo_dials import (
     DEBOUNCE_S,
     FINE,
     HIGHEST,
+    LOWEST,
     RISE,
     SETTLING_S,
     STEP,
@@ -146,6 +147,14 @@ def test_a_burst_is_five_times_what_was_measured_step_by_step() -> None:
     world.pass_(STORY[1].seconds - SETTLING_S)
     assert world.chapter == STORY[2].text
     assert world.loads[-1] == 1.0
+
+
+def test_a_burst_is_one_though_the_machine_has_no_capacity_left() -> None:
+    world = World().warmed()
+    world.capacity = 10.0
+    world.pass_(STORY[0].seconds + 3 * INTERVAL)
+    assert world.chapter == STORY[1].text
+    assert world.loads[-1] == LOWEST
 
 
 def test_a_burst_rises_by_steps_and_has_an_end() -> None:

@@ -17,6 +17,8 @@ from slackwater.runtime.json_values import to_micros
 from slackwater.terminal.demo_load import Batch
 from slackwater.terminal.demo_story import Chapter
 
+LEAST_RISE = 4.0
+"""Times as many rows a second as in the calm before it: a capacity that shrinks makes no burst."""
 LEAST_MULTIPLE = 3.0
 """Times the capacity that the burst must have been at least, though five are aimed at."""
 SHED_SHARE = 0.8
@@ -62,7 +64,15 @@ def burst_findings(batches: Sequence[Batch], chapters: Chapters) -> list[Finding
     inside = [b for b in batches if b.oldest >= begin + ONSET_S * 1e6 and b.newest <= end]
     multiple = statistics.median([b.multiple for b in inside]) if inside else 0.0
     shed = sum(b.sheds for b in inside) / len(inside) if inside else 0.0
+    calm = [b for b in batches if b.oldest >= span(chapters, "calm")[0] > 0 and b.newest <= begin]
+    rise = _rate(inside) / _rate(calm) if _rate(calm) else 0.0
     return [
+        Finding(
+            "rows a second in the burst",
+            f"{rise:.1f} times those of the calm",
+            f"at least {LEAST_RISE:g} times",
+            rise >= LEAST_RISE,
+        ),
         Finding(
             "load in the burst",
             f"{multiple:.1f} times the capacity",
@@ -76,6 +86,12 @@ def burst_findings(batches: Sequence[Batch], chapters: Chapters) -> list[Finding
             shed >= SHED_SHARE,
         ),
     ]
+
+
+def _rate(batches: Sequence[Batch]) -> float:
+    """Rows a second of some batches; 0 where there are none."""
+    seconds = sum(b.newest - b.oldest for b in batches) / 1e6
+    return sum(b.rows for b in batches) / seconds if seconds else 0.0
 
 
 def latency_findings(batches: Sequence[Batch], chapters: Chapters, interval: float) -> list[Finding]:

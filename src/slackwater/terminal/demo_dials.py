@@ -29,6 +29,8 @@ CALM_MULTIPLE = 0.7
 CALM_LEAST = 0.25
 RISE = 10.0
 """The factor that a burst begins with, at most: from calm batches costs are known roughly."""
+LOWEST = 5.0
+"""Times calm that a burst is at least: where a busy machine has no capacity left, anything is too much."""
 HIGHEST = 50.0
 """The factor of a burst at most: rows have to be made, too."""
 SETTLING_S = 12.0
@@ -168,7 +170,8 @@ class DemoDials:
         if wanted is not None:
             step = STEP if told.passed <= SETTLING_S else FINE
             least, most = (LEAST, RISE) if entered else (self._factor / step, self._factor * step)
-            self._apply(min(max(wanted, least), most, HIGHEST))
+            burst = min(max(wanted, least), most, HIGHEST)
+            self._apply(max(burst, LOWEST * (self._usual or 1.0)))
 
     def _calm(self) -> float:
         """The factor of calm, found when the story begins and kept: it is to be as calm as before."""
