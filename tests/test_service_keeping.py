@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.json_values import to_micros
+from slackwater.runtime.packed import AS_TEXT
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.picking import of_group
 from slackwater.service.watched import Asked
@@ -39,7 +41,7 @@ def test_answers_are_seen_once_their_turn_is_committed() -> None:
     keeper.take(batch("q", [1, 2]))
     assert keeper.answers("q", Asked()) == []
     fresh = keeper.publish()
-    assert [(p.number, list(p.places), len(p)) for p in fresh] == [(1, ["q"], 2)]
+    assert [(p.number, list(p.queries), len(p)) for p in fresh] == [(1, ["q"], 2)]
     assert [a.value for a in keeper.answers("Q", Asked())] == [1, 2]
 
 
@@ -127,3 +129,37 @@ def test_many_small_parts_are_bounded_too() -> None:
     assert [a.value for a in keeper.answers("a", Asked())] == [40, 42, 44, 46, 48]
     parts, lost = keeper.after(0)
     assert (len(parts), lost) == (10, 40)
+
+
+def test_many_answers_and_few_are_told_alike() -> None:
+    """Few are kept as text and many as columns: nobody who asks can tell."""
+    hosts = [f"h{n % 7}" for n in range(200)]
+    kept = []
+    for size in (AS_TEXT, 200):
+        keeper = AnswerKeeper()
+        for start in range(0, 200, size):
+            stop = min(start + size, 200)
+            keeper.take(batch("q", list(range(start, stop)), hosts[start:stop], second=5))
+        keeper.publish()
+        asked = Asked(keys={"host": "h3"}, since=BEGAN, limit=5)
+        json_ = b",".join(keeper.json(part, None)[1:-1] for part in keeper.after(0)[0])
+        kept.append((keeper.answers("q", Asked()), keeper.answers("q", asked), keeper.latest("q", 9), json_))
+    assert kept[0] == kept[1]
+    assert [a.value for a in kept[0][1]] == [171, 178, 185, 192, 199]
+
+
+def test_a_few_answers_take_little_room_and_keep_nothing_of_their_turn() -> None:
+    """A thousand turns with one answer each, cut out of a large result."""
+    before = pa.total_allocated_bytes()
+    keeper = AnswerKeeper()
+    tracemalloc.start()
+    try:
+        for second in range(1_000):
+            keeper.take(batch("q", list(range(1_000)), second=second).slice(7, 8))
+            keeper.publish()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(keeper.answers("q", Asked(limit=5_000))) == 1_000
+    assert pa.total_allocated_bytes() - before < 100_000
+    assert taken < 2_000_000

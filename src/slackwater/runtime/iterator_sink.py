@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.packed import Packed
 
 # how soon a blocked writer notices that the reader it waits for was garbage collected
 _NOTICE_SECONDS = 0.2
@@ -20,7 +21,7 @@ class Subscription(Iterator[Answer]):
     def __init__(self, changed: threading.Condition, query: str | None) -> None:
         self._changed = changed
         self._query = query
-        self._waiting: deque[AnswerBatch] = deque()
+        self._waiting: deque[AnswerBatch | Packed] = deque()
         self._current: Iterator[Answer] = iter(())
         self._ended = False
         self.size = 0
@@ -53,11 +54,11 @@ class Subscription(Iterator[Answer]):
             self._ended = True
             self._changed.notify_all()
 
-    def wants(self, batch: AnswerBatch) -> bool:
+    def wants(self, batch: AnswerBatch | Packed) -> bool:
         """Whether answers of this batch belong in the subscription."""
         return not self._ended and (self._query is None or self._query in batch.queries)
 
-    def put(self, batch: AnswerBatch) -> None:
+    def put(self, batch: AnswerBatch | Packed) -> None:
         """Add answers; the caller holds the lock and has seen to the bound."""
         self._waiting.append(batch)
         self.size += len(batch)
@@ -80,7 +81,7 @@ class IteratorSink:
         self._changed = threading.Condition(threading.RLock())
         # weak: a reader that leaves its loop and forgets the iterator must not block the run for ever
         self._readers: weakref.WeakSet[Subscription] = weakref.WeakSet()
-        self._latest: deque[AnswerBatch] = deque()
+        self._latest: deque[Packed] = deque()
         self._kept = 0
         self._closed = False
 
@@ -124,7 +125,7 @@ class IteratorSink:
             for reader in list(self._readers):
                 if reader.wants(batch):
                     reader.put(batch)
-            self._latest.append(batch)
+            self._latest.append(Packed.of(batch))
             self._kept += len(batch)
             while (excess := self._kept - self._capacity) > 0:
                 oldest = self._latest.popleft()

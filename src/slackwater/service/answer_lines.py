@@ -15,8 +15,8 @@ import numpy as np
 from slackwater.errors import SlackwaterError, StateError
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
-from slackwater.service.keeping import key_text
 from slackwater.service.lines import Lines
+from slackwater.service.parts import of_group
 from slackwater.service.watched import Asked
 
 LOOKED_AT = 200_000
@@ -70,7 +70,7 @@ class AnswerLines:
             if asked.keys and not _may_have(line, asked.keys):
                 continue
             answer = self._read(line)
-            if _of_group(answer, asked.keys):
+            if of_group(answer, asked.keys):
                 found.append(answer)
             if len(found) >= asked.limit:
                 break
@@ -164,11 +164,6 @@ def _may_have(line: bytes, keys: Mapping[str, str]) -> bool:
     """Whether a line has the texts of some keys somewhere: most have not, and need not be read."""
     # a text stands there as JSON has it, a list as it is
     return all(_json(text)[1:-1] in line or text.encode() in line for text in keys.values())
-
-
-def _of_group(answer: Answer, keys: Mapping[str, str] | None) -> bool:
-    group = answer.group
-    return all(name in group and key_text(group[name]) == text for name, text in (keys or {}).items())
 
 
 def _group_text(line: bytes) -> bytes:

@@ -1,21 +1,16 @@
-"""The newest answers of a run, for those who ask: kept as columns and numbered as they come."""
+"""The newest answers of a run, for those who ask, numbered as they come."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.board import places_by_query
-from slackwater.runtime.json_values import exact_text, to_micros
-from slackwater.service.picking import Places, answer_at, ends_of
+from slackwater.runtime.json_values import exact_text
+from slackwater.service.parts import Part
 from slackwater.service.watched import Asked
 
 PER_QUERY = 5_000
@@ -23,31 +18,11 @@ PER_QUERY = 5_000
 IN_ALL = 500_000
 """Answers that are kept of all queries; the oldest go first."""
 PARTS_IN_ALL = 20_000
-"""Parts that are kept, since each takes some 5 kB whatever it holds: about 100 MB at most."""
+"""Parts that are kept: each takes a kilobyte whatever it holds, 20 MB at most."""
 TEXTS = 64
 """Parts whose JSON is kept for the next reader."""
 AT_A_TIME = 1_000
 """Answers in one part: what an event of the stream of answers holds."""
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Answers of one column from one turn: of one query, or of many alike ones."""
-
-    number: int
-    batch: AnswerBatch
-    places: Mapping[str, Places]
-    """By query, in lower case: where its answers are."""
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def json(self, query: str | None = None) -> bytes:
-        """A JSON array of the answers, of all queries or of one."""
-        batch = self.batch
-        if query is not None and len(self.places) > 1:
-            batch = batch.take(self.places[query.lower()].tolist())
-        return b"[" + batch.json_lines().rstrip(b"\n").replace(b"\n", b",") + b"]"
 
 
 @dataclass
@@ -90,8 +65,7 @@ class AnswerKeeper:
         for batch in pending:
             for start in range(0, len(batch), AT_A_TIME):
                 few = batch if len(batch) <= AT_A_TIME else batch.slice(start, start + AT_A_TIME)
-                places = {n.lower(): np.asarray(p, np.int64) for n, p in places_by_query(few)}
-                fresh.append(Part(self.number + len(fresh) + 1, few, places))
+                fresh.append(Part.of(self.number + len(fresh) + 1, few))
         with self._lock:
             for part in fresh:
                 self._keep(part)
@@ -99,22 +73,22 @@ class AnswerKeeper:
         return fresh
 
     def _keep(self, part: Part) -> None:
-        for name, places in part.places.items():
+        for name in part.queries:
             kept = self._queries.setdefault(name, _Query())
             kept.parts.append(part)
-            kept.count += len(places)
+            kept.count += part.count(name)
             while kept.count > self._per_query and len(kept.parts) > 1:
-                kept.count -= len(kept.parts.popleft().places[name])
+                kept.count -= kept.parts.popleft().count(name)
         self._parts.append(part)
         self._count += len(part)
         while (self._count > self._in_all or len(self._parts) > self._parts_in_all) and len(self._parts) > 1:
             oldest = self._parts.popleft()
             self._count -= len(oldest)
-            for name, places in oldest.places.items():
+            for name in oldest.queries:
                 of = self._queries.get(name)
                 if of is not None and of.parts and of.parts[0] is oldest:
                     of.parts.popleft()
-                    of.count -= len(places)
+                    of.count -= oldest.count(name)
 
     def after(self, number: int, query: str | None = None) -> tuple[list[Part], int]:
         """Parts with higher numbers, oldest first, and how many of these are not kept any more."""
@@ -126,13 +100,13 @@ class AnswerKeeper:
             for part in reversed(self._parts):
                 if part.number <= number:
                     break
-                if query is None or query.lower() in part.places:
+                if query is None or query.lower() in part.queries:
                     found.append(part)
         return found[::-1], lost
 
     def json(self, part: Part, query: str | None) -> bytes:
         """A part as readers are sent it; of all its queries it is made once."""
-        if query is not None and len(part.places) > 1:
+        if query is not None and len(part.queries) > 1:
             return part.json(query)
         with self._lock:
             known = self._texts.get(part.number)
@@ -158,30 +132,32 @@ class AnswerKeeper:
 
     def answers(self, query: str, asked: Asked) -> list[Answer]:
         """The newest answers that fit, oldest first."""
-        found: list[tuple[int, int, int, AnswerBatch]] = []
-        for number, part in enumerate(self._of(query)):
-            if asked.column is not None and part.batch.column != asked.column:
-                continue
-            fitting = _fitting(part.batch, part.places[query.lower()], asked)
-            ends = ends_of(part.batch)
-            times = np.zeros(len(fitting), np.int64) if ends is None else ends[fitting]
-            found += [
-                (t, number, p, part.batch) for t, p in zip(times.tolist(), fitting.tolist(), strict=True)
-            ]
-        # the batches of a turn are in no order of time
-        found.sort(key=lambda entry: entry[:3])
-        return [answer_at(batch, place) for _, _, place, batch in found[-asked.limit :]]
+        parts = self._of(query)
+        found = [
+            (time, number, place)
+            for number, part in enumerate(parts)
+            for time, place in part.fitting(query.lower(), asked)
+        ]
+        # the parts of a turn are in no order of time
+        found.sort()
+        newest = [(number, place) for _, number, place in found[-asked.limit :]]
+        wanted: dict[int, list[int]] = {}
+        for number, place in newest:
+            wanted.setdefault(number, []).append(place)
+        made = {
+            (number, place): answer
+            for number, places in wanted.items()
+            for place, answer in zip(places, parts[number].at(places), strict=True)
+        }
+        return [made[where] for where in newest]
 
     def latest(self, query: str, limit: int) -> list[Answer]:
         """The newest answer of every column and group, the newest first."""
         found: dict[tuple[object, ...], tuple[int, Answer]] = {}
         for part in reversed(self._of(query)):
-            ends = ends_of(part.batch)
-            for place in part.places[query.lower()][::-1].tolist():
-                answer = answer_at(part.batch, place)
+            for end, answer in part.answers(query.lower()):
                 where = (answer.column, *((name, exact_text(value)) for name, value in answer.keys))
-                end = 0 if ends is None else int(ends[place])
-                # the batches of a turn are in no order of time
+                # the parts of a turn are in no order of time
                 if where not in found or end > found[where][0]:
                     found[where] = (end, answer)
         newest = sorted(found.values(), key=lambda entry: -entry[0])
@@ -191,28 +167,3 @@ class AnswerKeeper:
         with self._lock:
             kept = self._queries.get(query.lower())
             return list(kept.parts) if kept is not None else []
-
-
-def _fitting(batch: AnswerBatch, places: Places, asked: Asked) -> Places:
-    """Where among some places the answers are that somebody asks for."""
-    ends = ends_of(batch)
-    if ends is not None and asked.since is not None:
-        places = places[ends[places] >= to_micros(asked.since)]
-    if ends is not None and asked.until is not None:
-        places = places[ends[places] <= to_micros(asked.until)]
-    for name, text in (asked.keys or {}).items():
-        column = batch.keys.get(name)
-        if column is None:
-            return places[:0]
-        values = column.take(pa.array(places)).to_pylist()
-        places = places[np.array([key_text(value) == text for value in values], dtype=bool)]
-    return places
-
-
-def key_text(value: Any) -> str:
-    """A group key as it is asked for in an address; nothing for NULL.
-
-    >>> key_text("a"), key_text(80), key_text(None)
-    ('a', '80', '')
-    """
-    return "" if value is None else value if isinstance(value, str) else exact_text(value)

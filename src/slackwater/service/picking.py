@@ -18,6 +18,8 @@ from slackwater.runtime.json_values import from_micros, plain
 from slackwater.service.models import Point
 
 Places = npt.NDArray[np.int64]
+_POINT = set(Point.model_fields)
+"""That all fields are there is said by one set for all points: there may be many of them."""
 _AS_THEY_ARE = frozenset((pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_()))
 
 
@@ -50,6 +52,7 @@ def point_at(batch: AnswerBatch, place: int) -> Point:
     assert ends is not None
     value = _number(_value(batch.value, place))
     return Point.model_construct(
+        _POINT,
         at=from_micros(int(ends[place])),
         value=value,
         low=value if batch.low is None else _number(_value(batch.low, place)),
