@@ -86,9 +86,12 @@ def first_block(path: str) -> int:
     return int(file.read_row_group(0, columns=["__block"])["__block"][0].as_py())
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def segment_times(path: str) -> npt.NDArray[np.int64]:
-    """The times of a segment's rows, sorted; rows without one are left out."""
+    """The times of a segment's rows, sorted; rows without one are left out.
+
+    Those of a few are kept: a batch asks for its own segments several times, and never again after it.
+    """
     times = pq.read_table(path, columns=["__t"])["__t"]
     known: npt.NDArray[np.int64] = times.drop_null().to_numpy()
     return known if bool((np.diff(known) >= 0).all()) else np.sort(known)
