@@ -94,6 +94,7 @@ def test_a_kill_loses_no_event_and_makes_no_other(
         assert told(receiver) == EXPECTED
         assert len({g.headers["Idempotency-Key"] for g in receiver.got}) == len(EXPECTED)
         assert (status.raised, status.events, status.waiting, status.trouble) == (1, len(EXPECTED), 0, "")
+        assert status.groups == ({"host": "y"},)
     assert not list((state / "alerts").iterdir())
 
 

@@ -13,6 +13,7 @@ from browser import card, cards_in_order, check_names, chromium, expect, opened
 from service_run import TOKEN, Running, running
 from slackwater.errors import LanguageError
 from slackwater.service import control
+from slackwater.service.watched import Asked
 from waiting import PATIENCE_S, wait_for
 
 MAIL = """\
@@ -138,6 +139,35 @@ def _altered(page: Page, run: Running) -> None:
     expect(page.locator("#latest-list tbody tr")).to_have_count(1)
     page.get_by_role("button", name="Close").click()
     expect(card(page, "mail").locator(".contract")).to_have_text("ERROR 2%")
+
+
+def test_another_group_is_chosen_for_the_chart(browser: Browser, run: Running) -> None:
+    with opened(browser, run.client.address.page) as page:
+        card(page, "by_port").locator(".open").click()
+        of, answer = page.locator("#query-of"), page.locator("#query-answer")
+        shown = run.live.frame().queries[0]
+        assert shown.name == "by_port"
+        expect(of).to_contain_text(f"port={shown.keys['port']}")
+        page.get_by_text("Latest answers").click()
+        rows = page.locator("#latest-list tbody tr")
+        expect(rows).to_have_count(3)
+        expect(rows.locator("[aria-pressed=true]")).to_have_text(f"port={shown.keys['port']}")
+        other = next(a for a in run.live.latest("by_port", 10) if a.group != shown.keys)
+        pick = rows.get_by_role("button", name=f"port={other.group['port']} in the chart")
+        pick.click()
+        expect(of).to_contain_text(f"port={other.group['port']}")
+        expect(answer).to_have_text(f"{other.value:,}")
+        count = len(run.live.answers("by_port", Asked(keys={"port": str(other.group["port"])})))
+        expect(page.locator("#query-chart")).to_have_attribute("data-points", str(count))
+        expect(rows.locator("[aria-pressed=true]")).to_have_text(f"port={other.group['port']}")
+        # it stays while answers come, and so does what has the focus
+        run.turn()
+        expect(page.locator("#query-chart")).to_have_attribute("data-points", str(count + 1))
+        expect(pick).to_be_focused()
+        # the same line again: what the card shows
+        pick.click()
+        expect(of).to_contain_text(f"port={shown.keys['port']}")
+        expect(rows.locator("[aria-pressed=true]")).to_have_text(f"port={shown.keys['port']}")
 
 
 def _dropped(page: Page, run: Running) -> None:

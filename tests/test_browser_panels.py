@@ -116,6 +116,11 @@ def test_an_alert_is_raised_and_dropped_by_clicking(browser: Browser) -> None:
         expect(panel.locator("#alerts-note")).to_have_text("1 of 1 raised")
         expect(panel.locator(".state")).to_have_text("raised · 1 event")
         expect(panel.locator(".trouble")).to_have_text("1 waiting for the webhook: it answered 500")
+        groups = [{"host": "a", "port": 80}, {"host": None, "port": 53}]
+        watched.tell(alerts=[raised.model_copy(update={"raised": 5, "groups": groups})])
+        expect(panel.locator(".state")).to_have_text(
+            "raised for host=a port=80, host=null port=53 and 3 more · 1 event"
+        )
         expect(page.locator("#announce")).to_have_text("Alert busy is raised.")
         drop = panel.get_by_role("button", name="Drop the alert busy")
         drop.click()

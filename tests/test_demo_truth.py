@@ -16,7 +16,7 @@ import pytest
 from slackwater.edge.hub_thread import HubThread
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
-from slackwater.terminal.demo_agents import HOSTS, LOST, SERVICES, Fleet
+from slackwater.terminal.demo_agents import HOSTS, LOST, SERVICES, Fleet, History
 from slackwater.terminal.demo_network import GUESTS, LOCAL, OFFICE, ROUTES, longest_prefix
 from slackwater.terminal.demo_queues import DialledWalks
 from slackwater.terminal.demo_traffic import DialledTraffic
@@ -202,3 +202,12 @@ def test_real_agents_of_a_real_hub(tmp_path: Path) -> None:
         fleet.lose()
         wait_for(lambda: LOST in fleet.there and fleet._agents[LOST].connected)
     assert all(history.times == sorted(history.times) for history in fleet.histories.values())
+
+
+def test_a_history_holds_the_newest_values_and_no_more() -> None:
+    history = History(keep=3)
+    for moment in range(20):
+        history.note(moment, float(moment))
+        assert history.times[-3:] == list(range(max(0, moment - 2), moment + 1))
+        assert len(history.times) == len(history.values) < 6
+    assert history.count == 20

@@ -17,6 +17,7 @@ def alert_frames(engine: Engine | None) -> list[AlertFrame]:
             condition=f"{alert.condition} {alert.certainty.upper()}",
             url=" and ".join(alert.urls),
             raised=alert.raised,
+            groups=[dict(keys) for keys in alert.groups],
             events=alert.events,
             waiting=alert.waiting,
             trouble=alert.trouble,

@@ -134,6 +134,7 @@ class AlertFrame(Model):
     condition: str
     url: str
     raised: int = Field(description="In how many groups it is raised now; 1 without groups.")
+    groups: list[dict[str, Any]] = Field([], description="The keys of some of these groups.")
     events: int
     waiting: int = Field(description="Events that the webhook has not taken yet.")
     trouble: str = Field(description="Why the webhook did not take the last one; empty where it did.")

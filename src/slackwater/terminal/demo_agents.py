@@ -20,19 +20,29 @@ STEP_S = 0.25
 USUAL, PULL, SHOCK = 50.0, 0.02, 0.8
 """Loads go back to what is usual by so much of their distance in a step, and are pushed away from it."""
 
+KEPT = 4_000
+"""Values of a key that are kept at least: a quarter of an hour, where the story takes two minutes."""
+
 Key = tuple[str, str]
 
 
 class History:
-    """The values that a key has had, each since when it counts: what is true of it at any time."""
+    """The newest values that a key has had, each since when it counts: what is true of it at those times."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: int = KEPT) -> None:
+        self._keep = keep
         self.times: list[int] = []
         self.values: list[float] = []
+        self.count = 0
+        """Values so far."""
 
     def note(self, since: int, value: float) -> None:
         self.times.append(since)
         self.values.append(value)
+        self.count += 1
+        if len(self.times) >= 2 * self._keep:
+            # in one go, now and then: a demo that is left open must not grow
+            del self.times[: self._keep], self.values[: self._keep]
 
 
 class Fleet:
@@ -112,4 +122,4 @@ class Fleet:
     @property
     def offered(self) -> int:
         """How many values were measured."""
-        return sum(len(history.times) for history in self.histories.values())
+        return sum(history.count for history in self.histories.values())

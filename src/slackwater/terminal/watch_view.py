@@ -198,11 +198,21 @@ def _alerts(alerts: Sequence[AlertFrame]) -> Text:
     text = Text("alerts ", "dim")
     text.append(f"{len(raised):,} of {len(alerts):,} raised", "red" if raised else "")
     if raised:
-        text.append(f": {', '.join(printable(alert.name) for alert in raised)}")
+        text.append(f": {', '.join(_raised(alert) for alert in raised)}")
     if waiting:
         text.append(f"  {waiting:,} events not taken yet", "yellow")
     trouble = next((alert.trouble for alert in alerts if alert.trouble), "")
     return text.append(f"  {printable(trouble)}", "yellow") if trouble else text
+
+
+def _raised(alert: AlertFrame) -> str:
+    """An alert that is raised, and where: some groups by name, and how many more."""
+    name = printable(alert.name)
+    groups = [" ".join(f"{k}={printable(str(v))}" for k, v in keys.items()) for keys in alert.groups]
+    if not groups:
+        return name
+    more = alert.raised - len(groups)
+    return f"{name} ({', '.join(groups)}{f' and {more:,} more' if more > 0 else ''})"
 
 
 def _status(stream: StreamFrame) -> StreamStatus:

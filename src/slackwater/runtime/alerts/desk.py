@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from slackwater.language.statements import CreateAlert
 from slackwater.language.urls import shown_url
@@ -20,6 +23,8 @@ from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.board import places_by_query
 from slackwater.runtime.clocks import Clocks
 
+GROUPS_TOLD = 3
+"""Groups in which an alert is raised that are told by name."""
 GRACE_S = 5.0
 """How long a run that ends waits for webhooks which take what they are sent."""
 
@@ -36,6 +41,8 @@ class AlertStatus:
     """Without what is secret in them."""
     raised: int
     """In how many groups; 1 without groups."""
+    groups: tuple[Mapping[str, Any], ...]
+    """The keys of some of these, the last that were found first."""
     events: int
     """Raised and cleared since it was declared."""
     waiting: int
@@ -176,6 +183,7 @@ class Alerts:
                     alert.certainty,
                     tuple(map(shown_url, alert.urls)),
                     len(standing.raised),
+                    _some_groups(standing),
                     standing.events,
                     waiting.get(name, 0),
                     lost.get(name, 0),
@@ -188,6 +196,11 @@ class Alerts:
 def addresses_of(catalog: Catalog) -> Addresses:
     """By alert: where its events go."""
     return {name: alert.urls for name, alert in catalog.alerts.items()}
+
+
+def _some_groups(standing: Standing) -> tuple[Mapping[str, Any], ...]:
+    newest = islice(reversed(standing.raised.values()), GROUPS_TOLD)
+    return tuple(keys for raised in newest if (keys := json.loads(raised.line)["keys"]))
 
 
 def _in_order(catalog: Catalog, alert: CreateAlert) -> bool:

@@ -2,7 +2,7 @@
 
 import { rows } from "./agents.js";
 import { change } from "./api.js";
-import { compact, make, say } from "./format.js";
+import { compact, keys, make, say } from "./format.js";
 
 const SURE_MS = 4_000;
 const byId = (name) => document.getElementById(name);
@@ -49,8 +49,7 @@ export class AlertsPanel {
     say(drop, this.#words(alert.name));
     say(name, alert.name);
     say(condition, `${alert.query}: ${alert.condition}`);
-    const groups = alert.raised > 1 ? ` in ${compact(alert.raised)} groups` : "";
-    say(state, `${alert.raised > 0 ? `raised${groups}` : "calm"} · ${compact(alert.events)} event${alert.events === 1 ? "" : "s"}`);
+    say(state, `${alert.raised > 0 ? `raised${where(alert)}` : "calm"} · ${compact(alert.events)} event${alert.events === 1 ? "" : "s"}`);
     const waiting = alert.waiting ? `${compact(alert.waiting)} waiting for the webhook` : "";
     const title = `${alert.query}: ${alert.condition}, to ${alert.url}${alert.trouble ? `: ${alert.trouble}` : ""}`;
     if (item.title !== title) item.title = title;
@@ -90,4 +89,11 @@ export class AlertsPanel {
       this.#raised.set(alert.name, now);
     }
   }
+}
+
+/** In which groups an alert is raised: some by name, and how many more. */
+function where({ raised, groups = [] }) {
+  if (!groups.length) return raised > 1 ? ` in ${compact(raised)} groups` : "";
+  const more = raised - groups.length;
+  return ` for ${groups.map(keys).join(", ")}${more > 0 ? ` and ${compact(more)} more` : ""}`;
 }

@@ -1,12 +1,14 @@
-/** The newest answers of a query as a table: one line for each column and group. */
+/** The newest answers of a query as a table: one line for each column and group, of which one can be chosen. */
 
 import { getJson } from "./api.js";
-import { answersPath } from "./fill.js";
+import { answersPath, pointOf } from "./fill.js";
 import { clock, keys, make, moment, number, share } from "./format.js";
 import { showProblem } from "./problem.js";
+import { Series } from "./series.js";
 
 const MOST = 50;
 const EVERY_MS = 2_000;
+const SERIES_POINTS = 300;
 const HEADS = ["time", "column", "group", "answer", "interval", "how", "kept", "rows", "met"];
 const byId = (name) => document.getElementById(name);
 
@@ -15,7 +17,10 @@ export class LatestAnswers {
   #underWay = false;
   #shown = "";
 
-  constructor() {
+  /** ``chosen`` is called with a series other than that of the card, or with null for that one. */
+  constructor(chosen) {
+    this.chosen = chosen;
+    this.choice = null;
     this.details = byId("latest");
     this.place = byId("latest-list");
     this.query = null;
@@ -24,7 +29,7 @@ export class LatestAnswers {
 
   /** Another query. */
   of(query, recorded) {
-    [this.query, this.recorded, this.#shown] = [query, recorded, ""];
+    [this.query, this.recorded, this.#shown, this.choice] = [query, recorded, "", null];
     this.place.replaceChildren();
     this.refresh(true);
   }
@@ -38,7 +43,9 @@ export class LatestAnswers {
     this.#underWay = true;
     try {
       const answers = await getJson(this.#path(query));
-      if (this.query === query) this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
+      if (this.query !== query) return;
+      this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
+      if (this.choice !== null) await this.#follow(query, this.choice);
     } catch (problem) {
       const place = make("div", "problem");
       showProblem(place, problem);
@@ -47,6 +54,37 @@ export class LatestAnswers {
     } finally {
       this.#underWay = false;
       if (this.query !== query) this.refresh(true);
+    }
+  }
+
+  /** Shows the series of a line instead of that of the card; the same line again: that of the card. */
+  #choose(answer) {
+    const { frame } = this.query;
+    const other = same(answer, frame) || (this.choice !== null && same(answer, this.choice)) ? null : answer;
+    this.choice = other && { column: other.column, keys: other.keys };
+    this.#mark();
+    if (this.choice === null) this.chosen(null);
+    else this.#follow(this.query, this.choice);
+  }
+
+  async #follow(query, choice) {
+    const last = query.series.window().at(-1);
+    const until = this.recorded && last !== undefined ? new Date(last.at * 1000).toISOString() : null;
+    const asked = { column: choice.column, keys: choice.keys, until, limit: SERIES_POINTS };
+    const answers = await getJson(answersPath(query.name, asked));
+    if (this.query?.name !== query.name || this.choice !== choice) return;
+    const series = new Series(SERIES_POINTS);
+    for (const answer of answers) series.push(pointOf(answer));
+    this.chosen({ ...choice, series, answer: answers.at(-1) });
+  }
+
+  /** Says which line is the one in the chart. */
+  #mark() {
+    const shown = this.choice ?? this.query.frame;
+    for (const row of this.place.querySelectorAll("tbody tr")) {
+      const now = String(same(row.answer, shown));
+      const button = row.querySelector("button");
+      if (button && button.getAttribute("aria-pressed") !== now) button.setAttribute("aria-pressed", now);
     }
   }
 
@@ -59,13 +97,15 @@ export class LatestAnswers {
 
   #show(answers) {
     const text = JSON.stringify(answers);
-    if (text === this.#shown) return;
+    if (text === this.#shown) return this.#mark();
     this.#shown = text;
+    const focused = document.activeElement?.closest("#latest-list tr")?.answer;
     if (!answers.length) return this.place.replaceChildren(make("p", "empty", "No answer yet."));
     const table = make("table", "answers");
     const head = table.createTHead().insertRow();
     for (const word of HEADS) head.appendChild(make("th", "", word)).scope = "col";
     const body = table.createTBody();
+    const several = answers.some((answer) => !same(answer, answers[0]));
     for (const answer of answers) {
       const row = body.insertRow();
       const time = answer.window_end ?? answer.at;
@@ -74,22 +114,39 @@ export class LatestAnswers {
         answer.how, share(answer.rate), number(answer.rows), answer.met ? "✓" : "✗",
       ];
       for (const cell of cells) row.insertCell().textContent = cell;
+      row.answer = answer;
+      if (several) this.#offer(row);
       row.lastElementChild.className = `met ${answer.met}`;
       row.lastElementChild.setAttribute("aria-label", answer.met ? "met" : "not met");
     }
     this.place.replaceChildren(table);
+    this.#mark();
+    if (focused) [...body.rows].find((row) => same(row.answer, focused))?.querySelector("button")?.focus();
+  }
+
+  /** Lets a line be chosen for the chart. */
+  #offer(row) {
+    const { column, keys: group } = row.answer;
+    const cell = row.cells[keys(group) ? 2 : 1];
+    const button = make("button", "quiet small pick", cell.textContent);
+    button.type = "button";
+    button.setAttribute("aria-label", `Show ${[column, keys(group)].filter(Boolean).join(" of ")} in the chart`);
+    button.addEventListener("click", () => this.#choose(row.answer));
+    cell.replaceChildren(button);
   }
 }
 
 const timeOf = (answer) => moment(answer.window_end ?? answer.at ?? answer.emitted_at);
 const newestFirst = (one, other) => timeOf(other) - timeOf(one);
 
-function valueText(value) {
+const same = (one, other) => one.column === other.column && keys(one.keys) === keys(other.keys);
+
+export function valueText(value) {
   if (typeof value === "number") return number(value, 7);
   return value === null ? "–" : String(value);
 }
 
-function intervalText({ low, high, value, confidence }) {
+export function intervalText({ low, high, value, confidence }) {
   if (typeof low !== "number" || typeof high !== "number" || (low === value && high === value)) return "";
   const sure = confidence < 1 ? ` at ${share(confidence)}` : "";
   return `[${number(low, 6)}, ${number(high, 6)}]${sure}`;

@@ -4,7 +4,7 @@ import { change, getJson } from "./api.js";
 import { BandChart } from "./band.js";
 import { errorText, ofText } from "./card.js";
 import { compact, make, say, seconds, share } from "./format.js";
-import { LatestAnswers } from "./latest.js";
+import { LatestAnswers, intervalText, valueText } from "./latest.js";
 import { showProblem } from "./problem.js";
 
 const byId = (name) => document.getElementById(name);
@@ -16,7 +16,9 @@ export class QuerySheet {
     this.dialog = byId("query");
     this.query = null;
     this.chart = null;
-    this.latest = new LatestAnswers();
+    this.latest = new LatestAnswers((chosen) => this.#choose(chosen));
+    this.chosen = null;
+    this.until = null;
     this.dialog.addEventListener("close", () => this.#closed());
     byId("contract-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -28,7 +30,7 @@ export class QuerySheet {
   }
 
   open(query, until, recorded) {
-    this.query = query;
+    [this.query, this.chosen] = [query, null];
     say(byId("query-heading"), query.name);
     byId("contract").value = query.frame.contract;
     showProblem(byId("contract-problem"), null);
@@ -55,12 +57,21 @@ export class QuerySheet {
     this.latest.refresh();
   }
 
+  /** Shows another column or group than the card does; null: the same. */
+  #choose(chosen) {
+    this.chosen = chosen;
+    if (this.query !== null) this.#draw(this.until);
+  }
+
   #draw(until) {
+    this.until = until;
     const { frame } = this.query;
-    say(byId("query-answer"), frame.last_text || "–");
-    this.ofText = ofText(frame);
+    const { chosen } = this;
+    const shown = chosen ? { ...frame, column: chosen.column, keys: chosen.keys } : frame;
+    say(byId("query-answer"), (chosen ? answerText(chosen.answer) : frame.last_text) || "–");
+    this.ofText = ofText(shown);
     if (!this.hovered) say(byId("query-of"), this.ofText);
-    this.chart.show(this.query, until);
+    this.chart.show(chosen ? { ...this.query, frame: shown, series: chosen.series } : this.query, until);
     const facts = [
       ["contract", frame.contract],
       ["met", { true: "yes", false: "no", null: "no answer yet" }[frame.met]],
@@ -147,10 +158,13 @@ export class QuerySheet {
 
   #closed() {
     this.chart?.destroy();
-    [this.query, this.chart, this.hovered] = [null, null, null];
+    [this.query, this.chart, this.hovered, this.chosen] = [null, null, null, null];
     this.latest.query = null;
   }
 }
+
+/** An answer with its interval. */
+const answerText = (answer) => (answer ? `${valueText(answer.value)} ${intervalText(answer)}`.trim() : "");
 
 /** What is left out, in words: whole windows under SUBSET, else rows. */
 function leftOut({ contract, rate }) {
