@@ -112,6 +112,7 @@ def test_agents_alerts_and_messages() -> None:
     lines = shown(seen_of(a_frame(agents=[AGENTS], alerts=[ALERT], message="a full disk\x1b[2J")))
     assert lines[-3] == "agents p 3 of 4 there, 1.20k keys, 10 updates/s of 1.00k (99% saved)"
     assert lines[-2] == "alerts 1 of 1 raised: much\\x1b[2J  2 events not taken yet  503"
+    assert lines[-1] == "a full disk\\x1b[2J"
     grouped = ALERT.model_copy(
         update={"raised": 4, "groups": [{"host": "a\x1b", "port": 1}, {"host": "b", "port": 2}]}
     )
@@ -119,7 +120,6 @@ def test_agents_alerts_and_messages() -> None:
     assert lines[-1].startswith(
         "alerts 1 of 1 raised: much\\x1b[2J (host=a\\x1b port=1, host=b port=2 and 2 more)"
     )
-    assert lines[-1] == "a full disk\\x1b[2J"
 
 
 def test_trouble_is_told_above_what_was_last_seen() -> None:

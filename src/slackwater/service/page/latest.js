@@ -15,6 +15,7 @@ const byId = (name) => document.getElementById(name);
 export class LatestAnswers {
   #askedAt = -Infinity;
   #underWay = false;
+  #timer = 0;
   #shown = "";
 
   /** ``chosen`` is called with a series other than that of the card, or with null for that one. */
@@ -37,7 +38,13 @@ export class LatestAnswers {
   /** Asks for them where they are looked at; at most one question is under way, and not many in a short time. */
   async refresh(atOnce = false) {
     if (!this.details.open || this.query === null || this.#underWay) return;
-    if (!atOnce && performance.now() - this.#askedAt < EVERY_MS) return;
+    const early = EVERY_MS - (performance.now() - this.#askedAt);
+    clearTimeout(this.#timer);
+    if (!atOnce && early > 0) {
+      // no other frame may come that asks again
+      this.#timer = setTimeout(() => this.refresh(), early);
+      return;
+    }
     const query = this.query;
     this.#askedAt = performance.now();
     this.#underWay = true;
