@@ -45,6 +45,8 @@ class World:
         self.capacity = capacity
         """Rows of a batch that are as much as the machine can do."""
         self.known = True
+        self.newest: float | None = None
+        """When the newest row of a batch had come; None: just now."""
         self.loads: list[float] = []
         self.tolerances: list[float] = []
         self.interruptions: list[bool] = []
@@ -68,7 +70,8 @@ class World:
         while self.now < end:
             self.now = min(end, self.now + INTERVAL)
             number = 0 if self.last is None else self.last.number + 1
-            self.last = replace(BATCH, number=number, seconds=took)
+            newest = int((self.now if self.newest is None else self.newest) * 1e6)
+            self.last = replace(BATCH, number=number, seconds=took, newest=newest)
             self.dials.tick()
 
     def warmed(self) -> World:
@@ -132,14 +135,14 @@ def test_a_burst_is_five_times_what_was_measured_step_by_step() -> None:
     assert world.loads[-1] == RISE
     world.pass_(INTERVAL)
     assert world.loads[-1] == RISE * STEP
-    world.pass_(INTERVAL)
+    world.pass_(2 * INTERVAL)
     assert world.loads[-1] == 20.0
     world.capacity = 4_000.0
     world.pass_(INTERVAL)
     assert world.loads[-1] == 20.0 / STEP
     world.pass_(INTERVAL)
     assert world.loads[-1] == 10.0
-    world.pass_(SETTLING_S - 4 * INTERVAL)
+    world.pass_(SETTLING_S - 5 * INTERVAL)
     # by then it changes little
     world.capacity = 9_000.0
     world.pass_(2 * INTERVAL)
@@ -147,6 +150,17 @@ def test_a_burst_is_five_times_what_was_measured_step_by_step() -> None:
     world.pass_(STORY[1].seconds - SETTLING_S)
     assert world.chapter == STORY[2].text
     assert world.loads[-1] == 1.0
+
+
+def test_a_burst_rises_only_with_batches_that_have_seen_it() -> None:
+    world = World().warmed()
+    world.pass_(STORY[0].seconds)
+    world.newest = world.now - 0.5
+    world.pass_(2 * INTERVAL)
+    assert world.loads[-1] == RISE, "these batches were of the calm"
+    world.newest = None
+    world.pass_(INTERVAL)
+    assert world.loads[-1] == RISE * STEP
 
 
 def test_a_burst_is_one_though_the_machine_has_no_capacity_left() -> None:

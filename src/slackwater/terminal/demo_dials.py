@@ -27,8 +27,9 @@ WARM_PATIENCE_S = 45.0
 CALM_MULTIPLE = 0.7
 """Calm is the usual rate, or so much of the capacity on a machine for which that is too much."""
 CALM_LEAST = 0.25
-RISE = 10.0
-"""The factor that a burst begins with, at most: from calm batches costs are known roughly."""
+RISE = 6.0
+"""The factor that a burst begins with, at most: from calm batches costs are known roughly, and one
+that holds ten times as much was not seen to be too much before it was done."""
 LOWEST = 5.0
 """Times calm that a burst is at least: where a busy machine has no capacity left, anything is too much."""
 HIGHEST = 50.0
@@ -166,7 +167,10 @@ class DemoDials:
             if entered:
                 self._apply(self._calm())
             return
-        wanted = self._factor_for(told.chapter.multiple) if entered or fresh else None
+        last = self._load.last
+        # what a batch of the calm has cost says nothing new
+        seen = fresh and last is not None and last.newest > self.chapters[-1][0]
+        wanted = self._factor_for(told.chapter.multiple) if entered or seen else None
         if wanted is not None:
             step = STEP if told.passed <= SETTLING_S else FINE
             least, most = (LEAST, RISE) if entered else (self._factor / step, self._factor * step)
