@@ -134,7 +134,7 @@ def test_a_burst_is_five_times_what_was_measured_step_by_step() -> None:
     # 40,000 rows a batch are five times the capacity: 20 times as much as is usual
     assert world.loads[-1] == RISE
     world.pass_(INTERVAL)
-    assert world.loads[-1] == RISE * STEP
+    assert world.loads[-1] == pytest.approx(RISE * STEP)
     world.pass_(2 * INTERVAL)
     assert world.loads[-1] == 20.0
     world.capacity = 4_000.0
@@ -160,7 +160,7 @@ def test_a_burst_rises_only_with_batches_that_have_seen_it() -> None:
     assert world.loads[-1] == RISE, "these batches were of the calm"
     world.newest = None
     world.pass_(INTERVAL)
-    assert world.loads[-1] == RISE * STEP
+    assert world.loads[-1] == pytest.approx(RISE * STEP)
 
 
 def test_a_burst_is_one_though_the_machine_has_no_capacity_left() -> None:
@@ -174,7 +174,7 @@ def test_a_burst_is_one_though_the_machine_has_no_capacity_left() -> None:
 def test_a_burst_rises_by_steps_and_has_an_end() -> None:
     world = World(capacity=1e9).warmed()
     world.pass_(STORY[0].seconds + INTERVAL)
-    assert world.loads[-2:] == [RISE, RISE * STEP]
+    assert world.loads[-2:] == pytest.approx([RISE, RISE * STEP])
     world.pass_(5 * INTERVAL)
     assert world.loads[-1] == HIGHEST
 
