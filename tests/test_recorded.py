@@ -284,6 +284,14 @@ def test_answers_are_found_by_query_column_time_and_group(tmp_path: Path) -> Non
     assert recorded.latest("nobody", 2) == []
 
 
+def test_a_double_is_found_however_it_is_written(tmp_path: Path) -> None:
+    answers = [answer("ports", s, s, keys=(("k", k),)) for s, k in enumerate((1.0, 1e22, 0.25, 2**60), 1)]
+    recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))
+    asked = ("1", "1.0", "1e+22", "10000000000000000000000", ".25", str(2**60), str(2**60 + 1))
+    found = [[a.value for a in recorded.answers("ports", Asked(keys={"k": text}))] for text in asked]
+    assert found == [[1], [1], [2], [2], [3], [4], []]
+
+
 def test_groups_with_fields_of_their_own_are_told_apart(tmp_path: Path) -> None:
     key = {"a": 1, "value": 2}
     answers = [

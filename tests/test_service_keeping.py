@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.json_values import to_micros
@@ -69,6 +72,22 @@ def test_answers_are_chosen_by_group_and_time() -> None:
     assert keeper.answers("q", Asked(column="m")) == []
     assert {(a.group["host"], a.value) for a in keeper.latest("q", 10)} == {("x", 3), ("y", 13)}
     assert len(keeper.latest("q", 1)) == 1
+
+
+@pytest.mark.parametrize("copies", [1, AS_TEXT])
+def test_doubles_are_asked_for_however_they_are_written(copies: int) -> None:
+    ratios = [1.0, 2.5, 1e22, math.nan, None]
+    made = batch("q", [1, 2, 3, 4, 5] * copies)
+    keeper = AnswerKeeper()
+    keeper.take(replace(made, keys={"ratio": pa.array(ratios * copies, pa.float64())}))
+    keeper.publish()
+
+    def found(text: str) -> set[object]:
+        return {a.value for a in keeper.answers("q", Asked(keys={"ratio": text}))}
+
+    assert found("1") == found("1.0") == found("1e0") == {1}
+    assert (found("2.5"), found("1e+22"), found("NaN"), found("")) == ({2}, {3}, {4}, {5})
+    assert found("2") == found("one") == found("1,0") == set()
 
 
 def test_alike_queries_in_one_batch_are_told_apart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from array import array
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ LOOKED_AT = 200_000
 _NO_TIME = -(2**63)
 _QUERY, _COLUMN, _END, _AT = b'{"query":', b',"column":', b',"window_end":', b',"at":'
 _KEYS, _VALUE = b',"keys":', b',"value":'
+_NOT_WHOLE = re.compile(r"[+-]?(\d{16,}|\d*\.\d*|[\d.]+[eE][+-]?\d+)")
 
 
 @dataclass
@@ -162,8 +164,9 @@ def _folded(name: bytes) -> bytes:
 
 def _may_have(line: bytes, keys: Mapping[str, str]) -> bool:
     """Whether a line has the texts of some keys somewhere: most have not, and need not be read."""
-    # a text stands there as JSON has it, a list as it is
-    return all(_json(text)[1:-1] in line or text.encode() in line for text in keys.values())
+    # a text stands there as JSON has it, a list as it is; a double may be written in several ways
+    texts = [text for text in keys.values() if not _NOT_WHOLE.fullmatch(text)]
+    return all(_json(text)[1:-1] in line or text.encode() in line for text in texts)
 
 
 def _group_text(line: bytes) -> bytes:

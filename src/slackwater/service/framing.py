@@ -35,6 +35,8 @@ from slackwater.service.shown import Shown, take_all
 
 POINTS_IN_ALL = 20_000
 """Points that a whole frame has of all queries; a reader can ask for more of one."""
+_SAFE = 2**53 - 1
+"""The largest whole number up to which JavaScript has all of them."""
 
 
 @dataclass(frozen=True)
@@ -264,5 +266,11 @@ def _short(value: float | None) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """A group key as JSON has it."""
+    """A group key as JSON has it; whole numbers that JavaScript would round are texts.
+
+    >>> _plain(80), _plain(2**53 + 1), _plain(None)
+    (80, '9007199254740993', None)
+    """
+    if isinstance(value, int) and abs(value) > _SAFE:
+        return str(value)
     return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')

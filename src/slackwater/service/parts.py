@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class Part:
                 if column is None:
                     return np.zeros(len(places), bool)
                 values = column.take(pa.array(places)).to_pylist()
-                fits &= np.array([key_text(value) == text for value in values], dtype=bool)
+                fits &= np.array([is_key(value, text) for value in values], dtype=bool)
             return fits
         return np.array([of_group(answer, keys) for answer in self.at(places.tolist())], dtype=bool)
 
@@ -111,13 +112,28 @@ class Part:
 def of_group(answer: Answer, keys: Mapping[str, str] | None) -> bool:
     """Whether an answer is of a group, by the texts of its keys."""
     group = answer.group
-    return all(name in group and key_text(group[name]) == text for name, text in (keys or {}).items())
+    return all(name in group and is_key(group[name], text) for name, text in (keys or {}).items())
 
 
-def key_text(value: Any) -> str:
-    """A group key as it is asked for in an address; nothing for NULL.
+def is_key(value: Any, text: str) -> bool:
+    """Whether a group key is the one that an address asks for; nothing stands for NULL.
 
-    >>> key_text("a"), key_text(80), key_text(None)
-    ('a', '80', '')
+    Numbers that are not whole by their type are compared as numbers: 1.0 is asked for as 1, too.
+
+    >>> is_key("a", "a"), is_key(80, "80"), is_key(None, ""), is_key(1.0, "1"), is_key("1.0", "1")
+    (True, True, True, True, False)
     """
-    return "" if value is None else value if isinstance(value, str) else exact_text(value)
+    if value is None:
+        return text == ""
+    if isinstance(value, str):
+        return value == text
+    return exact_text(value) == text or (isinstance(value, float | Decimal) and _is_number(value, text))
+
+
+def _is_number(value: float | Decimal, text: str) -> bool:
+    try:
+        asked = Decimal(text)
+    except InvalidOperation:
+        return False
+    # of a decimal every digit counts; a double is whatever double the text is nearest to
+    return value == asked if isinstance(value, Decimal) else value == float(asked)

@@ -1,6 +1,6 @@
 /** What was before the page was opened: answers of a card that comes into view, and the tide line. */
 
-import { getJson } from "./api.js";
+import { getAnswers, getJson } from "./api.js";
 
 const MOST_AT_A_TIME = 3;
 const MOST_POINTS = 300;
@@ -28,7 +28,7 @@ function next() {
 async function fetchPoints(query, done) {
   const { series, frame } = query;
   try {
-    const answers = await getJson(answersPath(query.name, { column: frame.column, keys: frame.keys, limit: MOST_POINTS }));
+    const answers = await getAnswers(answersPath(query.name, { column: frame.column, keys: frame.keys, limit: MOST_POINTS }));
     series.before(answers.map(pointOf));
     // the query may show another group by now
     if (answers.length && query.series === series && query.frame.column === frame.column) done();
@@ -41,10 +41,13 @@ async function fetchPoints(query, done) {
 export function answersPath(name, { column = null, keys = {}, until = null, limit }) {
   const asked = new URLSearchParams({ limit });
   if (column !== null) asked.set("column", column);
-  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, value ?? "");
+  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, keyText(value));
   if (until !== null) asked.set("until", until);
   return `/api/queries/${encodeURIComponent(name)}/answers?${asked}`;
 }
+
+/** A group key as it is asked for: NULL is nothing, a list is its JSON. */
+const keyText = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : (value ?? ""));
 
 /** An answer as a point. */
 export function pointOf(answer) {

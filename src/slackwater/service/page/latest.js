@@ -1,6 +1,6 @@
 /** The newest answers of a query as a table: one line for each column and group, of which one can be chosen. */
 
-import { getJson } from "./api.js";
+import { getAnswers } from "./api.js";
 import { answersPath, pointOf } from "./fill.js";
 import { clock, keys, make, moment, number, share } from "./format.js";
 import { showProblem } from "./problem.js";
@@ -49,15 +49,12 @@ export class LatestAnswers {
     this.#askedAt = performance.now();
     this.#underWay = true;
     try {
-      const answers = await getJson(this.#path(query));
+      const answers = await getAnswers(this.#path(query));
       if (this.query !== query) return;
       this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
       if (this.choice !== null) await this.#follow(query, this.choice);
     } catch (problem) {
-      const place = make("div", "problem");
-      showProblem(place, problem);
-      this.place.replaceChildren(place);
-      this.#shown = "";
+      this.#failed(problem);
     } finally {
       this.#underWay = false;
       if (this.query !== query) this.refresh(true);
@@ -71,14 +68,21 @@ export class LatestAnswers {
     this.choice = other && { column: other.column, keys: other.keys };
     this.#mark();
     if (this.choice === null) this.chosen(null);
-    else this.#follow(this.query, this.choice);
+    else this.#follow(this.query, this.choice).catch((problem) => this.#failed(problem));
+  }
+
+  #failed(problem) {
+    const place = make("div", "problem");
+    showProblem(place, problem);
+    this.place.replaceChildren(place);
+    this.#shown = "";
   }
 
   async #follow(query, choice) {
     const last = query.series.window().at(-1);
     const until = this.recorded && last !== undefined ? new Date(last.at * 1000).toISOString() : null;
     const asked = { column: choice.column, keys: choice.keys, until, limit: SERIES_POINTS };
-    const answers = await getJson(answersPath(query.name, asked));
+    const answers = await getAnswers(answersPath(query.name, asked));
     if (this.query?.name !== query.name || this.choice !== choice) return;
     const series = new Series(SERIES_POINTS);
     for (const answer of answers) series.push(pointOf(answer));

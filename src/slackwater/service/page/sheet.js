@@ -67,7 +67,7 @@ export class QuerySheet {
     this.until = until;
     const { frame } = this.query;
     const { chosen } = this;
-    const shown = chosen ? { ...frame, column: chosen.column, keys: chosen.keys } : frame;
+    const shown = chosen ? { ...frame, ...ofAnswer(chosen.answer), column: chosen.column, keys: chosen.keys } : frame;
     say(byId("query-answer"), (chosen ? answerText(chosen.answer) : frame.last_text) || "–");
     this.ofText = ofText(shown);
     if (!this.hovered) say(byId("query-of"), this.ofText);
@@ -75,10 +75,10 @@ export class QuerySheet {
     const facts = [
       ["contract", frame.contract],
       ["met", { true: "yes", false: "no", null: "no answer yet" }[frame.met]],
-      ["how", frame.suspended ? "suspended" : (frame.how ?? "waiting")],
-      ["error", errorText(frame)],
+      ["how", shown.suspended ? "suspended" : (shown.how ?? "waiting")],
+      ["error", errorText(shown)],
       ["to be expected", frame.expected_error === null ? "–" : frame.expected_error === 0 ? "none" : share(frame.expected_error)],
-      ["kept", share(frame.rate)],
+      ["kept", share(shown.rate)],
       ["load", seconds(frame.load)],
       ["answers", compact(frame.answers)],
       ["groups", frame.groups ? compact(frame.groups) : "–"],
@@ -165,6 +165,15 @@ export class QuerySheet {
 
 /** An answer with its interval. */
 const answerText = (answer) => (answer ? `${valueText(answer.value)} ${intervalText(answer)}`.trim() : "");
+
+/** What a frame says of the answer on a card, of another one. */
+function ofAnswer(answer) {
+  if (!answer) return {};
+  const { how, rate, value, low, high } = answer;
+  const half = [value, low, high].every((size) => typeof size === "number") ? (high - low) / 2 : null;
+  const error = half === 0 ? 0 : half === null || value === 0 ? null : half / Math.abs(value);
+  return { how, rate, error, suspended: how === "suspended" };
+}
 
 /** What is left out, in words: whole windows under SUBSET, else rows. */
 function leftOut({ contract, rate }) {
