@@ -24,10 +24,11 @@ from slackwater.runtime.governor import Governor
 from slackwater.runtime.journal import Journal, remove
 from slackwater.runtime.load_control import LoadControl
 from slackwater.runtime.log import PaneLog
+from slackwater.runtime.outlets import Outlets
 from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.reporting import Reporter
 from slackwater.runtime.samples import SampleLog
-from slackwater.runtime.sinks import JsonLinesSink, ParquetSink, Sink
+from slackwater.runtime.sinks import Sink
 from slackwater.runtime.state import RunState, StreamState
 from slackwater.runtime.tasting import Tasting
 from slackwater.runtime.turn import Turn
@@ -72,7 +73,7 @@ class Engine:
         self.board = Board()
         self.error: BaseException | None = None
         self.lock = threading.RLock()
-        self._sinks = [*sinks, *([recorder] if recorder is not None else [])]
+        self._outlets = Outlets([*sinks, *([recorder] if recorder is not None else [])])
         self._clocks = clocks or Clocks()
         self._driver_rows = driver_rows
         self._keeping = keeping or Keeping()
@@ -113,9 +114,7 @@ class Engine:
 
     def check_sinks(self) -> None:
         """Raise where answers could not be written, before anything is begun: a stream may be taken over."""
-        for index, sink in enumerate(self._sinks):
-            if isinstance(sink, JsonLinesSink | ParquetSink):
-                sink.check(self.state.marks.get(_sink_name(index, sink)))
+        self._outlets.check(self.state.marks)
 
     def open(self, catalog: Catalog, script: list[str]) -> None:
         """Make a catalog the latest version where it is not, and go on from the last commit."""
@@ -131,8 +130,7 @@ class Engine:
         self.journal.sweep({path for log in self._logs.values() for path in log.live()})
         if self._recorder is not None:
             self._recorder.prepare(self.state.step, catalog)
-        for index, sink in enumerate(self._sinks):
-            sink.open(self.state.marks.get(_sink_name(index, sink)))
+        self._outlets.open(self.state.marks)
         self.alerts.open(self.state.alerts, self.state.step, catalog)
         self._commit_marks()
         self._fault("opened")
@@ -343,13 +341,8 @@ class Engine:
             self._recorder.note(decision, step, state, arrived, now, plan.catalog, self.executor)
         counts: dict[str, int] = {}
         delivering = self._clocks.seconds()
-        # answers may be many, and are read once for each sink: the board looks on at the first
         watched = self.board.watching(turn.delivered(), counts)
-        for index, sink in enumerate(self._sinks):
-            sink.write(step, watched if index == 0 else turn.delivered())
-            self._fault("answers")
-        for _ in watched:
-            """What the first sink had no use for."""
+        self._outlets.write(step, watched, turn.delivered, partial(self._fault, "answers"))
         delivering = self._clocks.seconds() - delivering
         self.alerts.turn(step, stream, plan.catalog, turn.delivered)
         self._fault("alerts")
@@ -414,7 +407,7 @@ class Engine:
             self._heard[decision.stream.lower()] = self._clocks.seconds()
 
     def _commit_marks(self) -> None:
-        self.state.marks = {_sink_name(i, sink): sink.mark() for i, sink in enumerate(self._sinks)}
+        self.state.marks = self._outlets.marks()
         self.state.alerts = self.alerts.mark()
 
     def finish(self) -> None:
@@ -423,12 +416,6 @@ class Engine:
             self._finished = True
 
     def close(self) -> None:
-        for sink in self._sinks:
-            sink.close()
+        self._outlets.close()
         self._keep_learnt()
         self.journal.close()
-
-
-def _sink_name(index: int, sink: Sink) -> str:
-    """What a sink's mark is kept under: another file than before starts from here."""
-    return f"{type(sink).__name__} {getattr(sink, 'path', None) or getattr(sink, 'directory', index)}"
