@@ -116,7 +116,10 @@ def test_what_is_not_seen_is_not_taken_for_free():
 
 
 def test_nothing_is_given_up_where_that_would_not_make_a_batch_shorter():
-    machine = Machine(costs={"pass": 0.02, "read": 2e-6, "block": 2e-6, "row": 2e-7, "test": 2e-8}, fixed=0.3)
+    machine = Machine(
+        costs={"pass": 0.02, "python pass": 0.02, "read": 2e-6, "block": 2e-6, "row": 2e-7, "test": 2e-8},
+        fixed=0.3,
+    )
     fits = rows_for(machine, machine.budget)
     for _ in range(10):
         machine.batch(fits // 2)

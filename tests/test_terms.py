@@ -14,7 +14,7 @@ from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.relief import with_contracts
 from slackwater.planners.sampling import plan_rates
-from slackwater.planners.terms import StreamLoad, terms_of
+from slackwater.planners.terms import StreamLoad, must_take, terms_of
 from slackwater.statistics.snapshot import StreamStatistics
 
 STREAM = """
@@ -26,7 +26,15 @@ CREATE TABLE ports (port INT, service STRING) USING csv OPTIONS (path 'ports.csv
 def load_of(queries: str, size: float = 1000.0, exactly: frozenset[str] = frozenset()) -> StreamLoad:
     plan = extend(Plan(), Catalog.from_sql(STREAM + queries, Functions().with_scalar("net", "string")))
     slots = slots_of(plan, "p", exactly)
-    costs = {"pass": 0.01, "read": 1e-8, "row": 1e-7, "test": 1e-8, "emit": 1e-6, "lookup": 1e-6}
+    costs = {
+        "pass": 0.01,
+        "python pass": 0.05,
+        "read": 1e-8,
+        "row": 1e-7,
+        "test": 1e-8,
+        "emit": 1e-6,
+        "lookup": 1e-6,
+    }
     costs |= {f"python {slot.id}": 5e-6 for slot in slots.all}
     nodes = operators_of(plan, "p", slots)
     known = StreamStatistics("p", 1, size, size, dict.fromkeys(range(1, len(nodes)), 0.5), {}, {}, costs)
@@ -72,7 +80,17 @@ def test_a_python_function_after_the_tests_costs_what_passes_them(query: str):
     assert slot.python_last
     assert terms_of(load, {slot.id: 0.5})[f"python {slot.id}"] == pytest.approx(250)
     tables = [id_ for id_, _ in load.plan.tables_on("p")]
-    assert all(waits_for_python(load.plan, id_) for id_ in tables)
+    assert all(waits_for_python(load.plan, id_) for id_ in tables or ["q"])
+
+
+def test_a_pass_that_waits_for_python_is_told_from_one_that_does_not():
+    python, plain = "WHERE port = 80 AND net(src) = 'x'", "WHERE port = 80"
+    for query in (one("q", "COUNT(*)", "{} " + WINDOW), one("q", "size", "{}")):
+        waiting, other = load_of(query.format(python)), load_of(query.format(plain))
+        assert terms_of(waiting, {}).keys() >= {"python pass", f"python {waiting.slots.by_step['q'].id}"}
+        assert "python pass" not in terms_of(other, {})
+        assert must_take(waiting, 1.0) >= waiting.statistics.costs["python pass"]
+        assert not waits_for_python(other.plan, "q")
 
 
 def test_what_is_never_sampled_stays_so_under_another_contract():

@@ -48,7 +48,14 @@ class Live(Machine):
     """A stream that comes whether or not it is worked off: a batch takes what has come since the last one."""
 
     costs: dict[str, float] = field(
-        default_factory=lambda: {"pass": 0.02, "read": 5e-9, "block": 1e-8, "row": 2e-7, "test": 2e-8}
+        default_factory=lambda: {
+            "pass": 0.02,
+            "python pass": 0.02,
+            "read": 5e-9,
+            "block": 1e-8,
+            "row": 2e-7,
+            "test": 2e-8,
+        }
     )
     """A trace: where nobody needs its rows it is hardly read."""
     now: float = 0.0

@@ -154,8 +154,12 @@ def calls_python(text: str, functions: Functions) -> bool:
 
 
 def waits_for_python(plan: Plan, table_id: str) -> bool:
-    """Whether the passes that fill a table call a Python function."""
-    table = plan.tables.get(table_id)
+    """Whether the passes that fill a table, or deliver the rows of a step by its name, call Python."""
+    table, step = plan.tables.get(table_id), plan.steps.get(table_id.lower())
+    if table is None and step is not None:
+        texts = [*step.step.path.predicates, *(k.on for k in step.step.path.lookups)]
+        texts += [output.sql for output in step.step.outputs]
+        return any(calls_python(text, plan.catalog.functions) for text in texts)
     if table is None or table.path is None:
         return False
     texts = [*table.path.predicates, *(k.on for k in table.path.lookups), *table.keys, *table.values]

@@ -17,7 +17,7 @@ from slackwater.plan.tables import Plan
 from slackwater.planners.level import SplitName
 from slackwater.planners.load import Demand
 from slackwater.planners.sampling import Rates, demands_of, plan_rates, worst_loss
-from slackwater.planners.terms import UNSHEDDABLE, StreamLoad, terms_of
+from slackwater.planners.terms import PASSES, UNSHEDDABLE, StreamLoad, terms_of
 from slackwater.statistics.costs import predicted
 
 CLOSE = 1e-9
@@ -147,7 +147,7 @@ def forecast(
     """
     grown = [scaled(load, multiple) for load in loads]
     if capacity is None:
-        capacity = machine.capacity(cores, sum(_seconds(load, "pass") for load in grown))
+        capacity = machine.capacity(cores, sum(_seconds(load, *PASSES) for load in grown))
     whole = sum(predicted(load.statistics.costs, terms_of(load, {})) for load in grown)
     whole += sum(window.after for load in grown for window in load.windows)
     found: Rates | None = None

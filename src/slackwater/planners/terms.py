@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from slackwater.plan.model import Path
 from slackwater.plan.operators import OperatorNode
 from slackwater.plan.passes import passes_of
 from slackwater.plan.slots import Slots, operators, rare
@@ -14,7 +15,9 @@ from slackwater.planners.window_needs import points_of
 from slackwater.statistics.costs import predicted
 from slackwater.statistics.snapshot import StreamStatistics
 
-UNSHEDDABLE = ("pass", "read", "block")
+PASSES = ("pass", "python pass")
+"""Terms of a pass, whatever its rows: one that a Python function works for also waits for its process."""
+UNSHEDDABLE = (*PASSES, "read", "block")
 """Terms of a batch that no threshold makes less: a pass, a row read, a row read in a part of the batch.
 
 Reading scattered blocks costs more for a row than reading all, and is learnt by itself.
@@ -81,7 +84,7 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
         first = False
         if table is not None and id_ != table:
             continue
-        add("pass", passes)
+        add(_pass_of(load, _slot_of(load, held.path)), passes)
         add("read" if load.share >= 1.0 else "block", reads * size)
         add("row", passes * size * root)
         for slot_id, amount in aggregates_tested(load, id_).items():
@@ -96,7 +99,7 @@ def terms_of(load: StreamLoad, rates: Mapping[str, float], table: str | None = N
         if table is not None and name != table:
             continue
         kept = size * rates.get(slot_id, 1.0)
-        add("pass", 1)
+        add(_pass_of(load, slot_id), 1)
         add("read" if load.share >= 1.0 else "block", reads * size)
         add("row", size * root)
         add("emit", kept * path_share(load, slot_id))
@@ -173,13 +176,27 @@ def query_share(load: StreamLoad, steps: Sequence[str]) -> float:
 
 def python_calls(load: StreamLoad, table_id: str) -> dict[str, float]:
     """By slot: rows that a Python function is called for, for each row that arrives."""
-    table = load.plan.tables[table_id]
-    if table.path is None:
-        return {}
-    known = load.slots.places.get((operators(table.path), "", None))
+    known = _slot_of(load, load.plan.tables[table_id].path)
     if known is None:
         return {}
-    return {known.id: called} if (called := python_share(load, known.id)) > 0 else {}
+    return {known: called} if (called := python_share(load, known)) > 0 else {}
+
+
+def _slot_of(load: StreamLoad, path: Path | None) -> str | None:
+    """The slot of a table with a path of its own."""
+    known = load.slots.places.get((operators(path), "", None)) if path is not None else None
+    return None if known is None else known.id
+
+
+def _pass_of(load: StreamLoad, slot_id: str | None) -> str:
+    """The term of a pass that is made for one slot, or for several."""
+    if slot_id is None:
+        return "pass"
+    place = next((i for i, node in enumerate(load.nodes) if slot_id in node.slots), -1)
+    waits = load.slots.by_id[slot_id].python_last
+    while place >= 0 and not waits:
+        waits, place = load.nodes[place].kind == "python", load.nodes[place].parent
+    return "python pass" if waits else "pass"
 
 
 def lookups_made(load: StreamLoad, table_id: str) -> dict[str, float]:

@@ -93,7 +93,7 @@ class Engine:
         if isinstance(ruler, Governor) and learnt is not None:
             ruler.go_on(learnt)
         self.load = LoadControl(executor, self.versions.plan, self.sources, ruler, salt)
-        self._warming = Warming(self.load, executor)
+        self._warming = Warming(self.load, executor, self._clocks.seconds)
         self._logs: dict[str, PaneLog] = {}
         self._samples: dict[str, SampleLog] = {}
         self._current: dict[str, Keeper] = {}

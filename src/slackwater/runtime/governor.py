@@ -81,6 +81,8 @@ class Governor:
     """By stream: how many batches in a row have been like the one before them, and were shed."""
     _whole: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By stream: rows of the last batches that were taken whole, and how long they took."""
+    _sizes: dict[str, float] = field(default_factory=dict)
+    """By stream: rows of the last batch that was measured."""
     _overran: frozenset[str] = frozenset()
     """Streams whose last batch took longer than it may."""
     _turns: dict[str, int] = field(default_factory=dict)
@@ -198,7 +200,7 @@ class Governor:
         capacity = self.pace.capacity(fixed, streams) if self.multiple is None else self._part(load, whole)
         enough = self.pace.enough(fixed, streams) if self.multiple is None else capacity
         watchful = turn < MEASURED_FIRST or turn % MEASURED_EVERY == 0 or whole > WATCHFUL * capacity
-        watchful = watchful or name in self._overran
+        watchful = watchful or name in self._overran or self._of_another_size(name, load.size)
         if whole <= enough or (self.multiple is None and self._fits(name, load, others, fixed)):
             for known_of in (self._aims, self._shares, self._last, self._alike):
                 known_of.pop(name, None)
@@ -269,6 +271,11 @@ class Governor:
         before = self._last.get(name)
         return before is not None and 1 / SIMILAR < size / max(before[0], 1.0) < SIMILAR
 
+    def _of_another_size(self, name: str, size: float) -> bool:
+        """Whether no batch of about this size has been measured lately: it tells what rows take."""
+        before = self._sizes.get(name)
+        return before is not None and not 1 / SIMILAR < max(size, 1.0) / max(before, 1.0) < SIMILAR
+
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""
         assert self.multiple is not None
@@ -318,6 +325,7 @@ class Governor:
         if shed is None or self._turns.get(name, 0) < WARMING:
             return
         known.count(shed)
+        self._sizes[name] = float(took.arrived)
         load = replace(self._load(known, float(took.arrived)), share=shed.share, parts=shed.parts)
         later: dict[str, float] = {}
         for table, seconds in took.times.items():
@@ -359,6 +367,10 @@ class Governor:
             terms = terms_of(load, rates, table)
             if terms:
                 known.probe(table, "whole" if share >= 1.0 else "part", terms, seconds)
+        if self.fitting:
+            # until now all batches may have been alike, and what their rows take has been a guess
+            known.calibrate()
+            known.fit()
 
     def leaving(self, stream: str) -> WindowLeaving:
         """What is known of a stream's window drops."""

@@ -52,7 +52,7 @@ class Scan:
             for name, sql in compiled.emits.items():
                 if shed is not None and shed.suspended(work.slots.by_step[name.lower()]):
                     continue
-                with work.measured(name):
+                with work.measured(name, python=waits_for_python(work.plan, name)):
                     numbers = self._numbers(since, 0, shed, work.drops.numbers(source))
                     self._emit(name, Statement(name, sql).bind(view, numbers), shed)
 

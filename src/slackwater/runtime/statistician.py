@@ -35,6 +35,7 @@ UNSTEADY = 1e4
 
 DEFAULTS: dict[str, float] = {
     "pass": 0.01,
+    "python pass": 0.03,
     "read": 3e-8,
     "block": 6e-8,
     "row": 6e-8,
@@ -47,6 +48,8 @@ SEEN, UNSEEN = 0.1, 0.04
 """Of the time of a batch, what a term must take to be seen well, and what cannot be told from noise."""
 FOLLOWED, FADED = 0.1, 0.97
 """How far the calibration follows in one batch, and how fast it fades."""
+STEPS, STEP_RIDGE = 4, 0.02
+"""Steps of a calibration, and how much a departure weighs in each."""
 PARSED_ROW = 1.5e-6
 PYTHON_ROW = 2e-6
 
@@ -258,9 +261,15 @@ class Statistician:
         return [*self._observed, *probes]
 
     def calibrate(self) -> None:
-        """Make what has been fitted so far the values that later fits are drawn to."""
-        self.calibration = dict(fit_costs(self._all_observed(), self.calibration, ridge=0.005))
-        self.calibration = {n: max(v, 1e-12) for n, v in self.calibration.items()}
+        """Make what has been fitted so far the values that later fits are drawn to.
+
+        In steps, each drawn to the one before it: a function may cost a hundred times what one usually does,
+        and one step would leave most of that to whatever else a batch has.
+        """
+        observed = self._all_observed()
+        for _ in range(STEPS):
+            fitted = fit_costs(observed, self.calibration, ridge=STEP_RIDGE)
+            self.calibration = {n: max(v, 1e-12) for n, v in fitted.items()}
 
     def snapshot(self) -> StreamStatistics:
         queries = {}

@@ -4,7 +4,8 @@ Spark compiles the code of a statement when it first runs, which takes a second 
 none to spare. And while batches are all of one size and none is shed, nothing tells what a row costs that is
 read and dropped at once. So the texts that thin a batch out are run over some batches that have been
 answered, with thresholds that nothing passes, and what they give is thrown away: all of them after the first
-batch of a query set, while a run is slow anyway; later now and then, one after a batch, to take its time.
+batch of a query set, while a run is slow anyway; later now and then, as many after a batch as it leaves time
+for, to take their times.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ NEXT_TO_NOTHING = 1e-9
 TIMED_AFTER = 2
 TIMED_EVERY = 300
 """Batches of a query set after which its texts are run, one by one, if batches leave time for it."""
-ROUNDS = 6
-"""How often each is run before its time says something: code that has just been compiled is slow."""
+ROUNDS, TOLD = 6, 3
+"""How often each is run, and how many of the last times say something: code just compiled is slow."""
 ROOM = 0.7
-"""Of an interval, what such a batch may have taken."""
+"""Of an interval, what the batches of all streams and the texts that are run after one may take."""
 Frame = Callable[[Sequence[int]], DataFrame | None]
 """The rows of the batch, or of some of its blocks."""
 
@@ -54,9 +55,17 @@ class Answered:
 class Warming:
     """Which query sets have had their texts run, by stream, and for how many batches they have been there."""
 
-    def __init__(self, load: LoadControl, executor: Executor) -> None:
+    def __init__(
+        self,
+        load: LoadControl,
+        executor: Executor,
+        seconds: Callable[[], float],
+    ) -> None:
         self._load = load
         self._executor = executor
+        self._seconds = seconds
+        self._took: dict[str, float] = {}
+        """By stream: how long its last batch took; one waits for the other."""
         self._batches: dict[str, tuple[int, int]] = {}
         """By stream: the version, and its batches so far."""
         self._waiting: dict[str, list[tuple[str, str, bool]]] = {}
@@ -65,9 +74,10 @@ class Warming:
     def after(self, batch: Answered) -> None:
         """Run texts over a batch, where it is time to; nothing of it is kept."""
         decision, ruler = batch.decision, self._load.ruler
+        stream = decision.stream.lower()
+        self._took[stream] = batch.seconds
         if not isinstance(ruler, Governor) or not self._may_shed(batch, ruler):
             return
-        stream = decision.stream.lower()
         version, count = self._batches.get(stream, (-1, 0))
         if version != decision.version:
             ran = [self._run(batch, way) for way in (*self._ways(batch).values(),) * 2]
@@ -80,14 +90,19 @@ class Warming:
             tables = [*dict.fromkeys(s.table for s in compiled.statements), *compiled.emits]
             # the last are taken first
             self._waiting[stream] = [
-                (way, table, number == 0)
+                (way, table, number < TOLD)
                 for number in range(ROUNDS)
                 for way in self._ways(batch)
                 for table in tables
             ]
-        room = batch.seconds <= ROOM * ruler.pace.interval
-        if self._waiting[stream] and room and not decision.thresholds:
+        if decision.thresholds:
+            return
+        room, last = ROOM * ruler.pace.interval - sum(self._took.values()), 0.0
+        while self._waiting[stream] and room >= last:
+            began = self._seconds()
             self._time(batch, ruler, *self._waiting[stream].pop())
+            last = self._seconds() - began
+            room -= last
 
     def _time(self, batch: Answered, ruler: Governor, name: str, table: str, told: bool) -> None:
         """Run the texts of one table; the governor is told how long they took where it says something."""
@@ -96,7 +111,9 @@ class Warming:
         times = self._run(batch, way, table) if way is not None and size is not None else None
         if told and way is not None and size is not None and times is not None:
             slots = self._load.slots(decision.stream, decision.version)
-            ruler.probed(decision.stream, batch.plan, slots, way.thresholds, size, way.share, times)
+            # nobody has got a row, not even those who get all of them otherwise
+            nothing = dict.fromkeys((slot.id for slot in slots.all), NEXT_TO_NOTHING)
+            ruler.probed(decision.stream, batch.plan, slots, nothing, size, way.share, times)
 
     def _may_shed(self, batch: Answered, ruler: Governor) -> bool:
         source, decision = batch.source, batch.decision

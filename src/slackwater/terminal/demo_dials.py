@@ -27,9 +27,6 @@ WARM_PATIENCE_S = 45.0
 CALM_MULTIPLE = 0.7
 """Calm is the usual rate, or so much of the capacity on a machine for which that is too much."""
 CALM_LEAST = 0.25
-RISE = 6.0
-"""The factor that a burst begins with, at most: from calm batches costs are known roughly, and one
-that holds ten times as much was not seen to be too much before it was done."""
 LOWEST = 5.0
 """Times calm that a burst is at least: where a busy machine has no capacity left, anything is too much."""
 HIGHEST = 50.0
@@ -173,7 +170,7 @@ class DemoDials:
         wanted = self._factor_for(told.chapter.multiple) if entered or seen else None
         if wanted is not None:
             step = STEP if told.passed <= SETTLING_S else FINE
-            least, most = (LEAST, RISE) if entered else (self._factor / step, self._factor * step)
+            least, most = (LEAST, HIGHEST) if entered else (self._factor / step, self._factor * step)
             burst = min(max(wanted, least), most, HIGHEST)
             self._apply(max(burst, LOWEST * (self._usual or 1.0)))
 

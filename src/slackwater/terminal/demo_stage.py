@@ -34,7 +34,7 @@ SMALL = 4
 """Cores below which a machine is a small one."""
 UTILISATION = 70
 """Percent of an interval that a batch may take: agents, routers, page and terminal need some of it too."""
-RATE = 800.0
+RATE = 1_600.0
 """Packets a second while it is calm."""
 
 
