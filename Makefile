@@ -14,9 +14,9 @@ setup: ## Make or update the environment in .venv (quick when there is nothing t
 demo: setup ## Run the demo; ARGS="..." passes options on
 	@$(JAVA) $(BIN)/slackwater demo $(ARGS)
 
-test: setup check ## Run the checks, then all tests
+test: setup check ## Run the checks, then all tests: those that need Spark in one process, the rest beside it
 	@scripts/browser.sh
-	$(JAVA) $(BIN)/python -m pytest $(ARGS)
+	$(JAVA) $(BIN)/python -m pytest --numprocesses 2 --dist loadscope $(ARGS)
 
 check: setup ## Check style, format, types and the layers of imports
 	$(BIN)/ruff check .

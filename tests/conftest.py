@@ -7,11 +7,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def needs_spark(path: Path) -> bool:
+    """Whether a module may use the session, by its text: who shares out the modules has not loaded them."""
+    return "spark" in path.read_text(encoding="utf-8") and path.parent == Path(__file__).parent
+
+
+class OneSession(LoadScopeScheduling):
+    """Where processes share the suite: what needs Spark goes to one of them, whose session serves it all.
+
+    Of the rest a module stays together, since its tests share what they have made.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.split("::")[0]
+        return "spark" if needs_spark(self.config.rootpath / module) else module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
+    return OneSession(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    hidden = {i.path for i in items if "spark" in getattr(i, "fixturenames", ()) and not needs_spark(i.path)}
+    if hidden:
+        raise pytest.UsageError(
+            f"say spark in {', '.join(map(str, hidden))}: it would start a second session"
+        )
 
 
 @pytest.fixture(scope="session")

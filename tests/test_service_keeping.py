@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.groups import places_of_group
 from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.packed import AS_TEXT
 from slackwater.service.keeping import AnswerKeeper
-from slackwater.service.picking import of_group
 from slackwater.service.watched import Asked
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -115,10 +115,10 @@ def test_who_listens_is_told_of_what_came_after_and_what_was_lost() -> None:
 def test_rows_of_a_group_may_have_a_key_that_is_null() -> None:
     answers = batch("q", [1, 2, 3], ["x", None, "x"])  # type: ignore[list-item]
     every = np.arange(3)
-    assert of_group(answers.keys, {"host": "x"}, every).tolist() == [0, 2]
-    assert of_group(answers.keys, {"host": "x"}, every[1:]).tolist() == [2]
-    assert of_group(answers.keys, {"host": None}, every).tolist() == [1]
-    assert of_group(answers.keys, {"port": 1}, every).tolist() == []
+    assert places_of_group(answers.keys, {"host": "x"}, every).tolist() == [0, 2]
+    assert places_of_group(answers.keys, {"host": "x"}, every[1:]).tolist() == [2]
+    assert places_of_group(answers.keys, {"host": None}, every).tolist() == [1]
+    assert places_of_group(answers.keys, {"port": 1}, every).tolist() == []
 
 
 def test_the_latest_is_the_newest_by_its_time() -> None:

@@ -14,9 +14,12 @@ import pyarrow as pa
 
 from slackwater.language.contracts import Contract
 from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.groups import places_of_group
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
 
 HISTORY = 60
+STALE = 20
+"""Turns in which a group has no answer, after which another one is shown instead."""
 
 
 @dataclass
@@ -27,6 +30,10 @@ class _Query:
     evaluated: int = 0
     last: QueryStatus | None = None
     history: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    group: tuple[tuple[str, object], ...] = ()
+    """The one that is shown: of several groups a history would be none of any."""
+    seen: int = 0
+    """The last turn in which it had an answer."""
 
 
 class Board:
@@ -36,6 +43,7 @@ class Board:
         self._lock = threading.Lock()
         self._streams: dict[str, StreamStatus] = {}
         self._queries: dict[str, _Query] = {}
+        self._turn = 0
         self.listeners: list[Callable[[AnswerBatch], None]] = []
         """Called with all answers of a turn while it delivers them, in the thread of the turn."""
 
@@ -77,6 +85,7 @@ class Board:
     def watching(self, batches: Iterable[AnswerBatch], counts: dict[str, int]) -> Iterator[AnswerBatch]:
         """The answers of a turn as they pass to a sink; ``counts`` gets how many there were by query."""
         leading: dict[str, str] = {}
+        self._turn += 1
         for batch in batches:
             yield batch
             for listen in self.listeners:
@@ -93,6 +102,11 @@ class Board:
                         self._note(known, name, batch, places)
 
     def _note(self, known: _Query, name: str, batch: AnswerBatch, places: Sequence[int]) -> None:
+        # who is suspended has no groups, and rows that are delivered as they are have a key each
+        if batch.keys and batch.column != "*" and batch.how != "suspended":
+            places = self._of_shown_group(known, batch, places)
+        if not len(places):
+            return
         if pa.types.is_integer(batch.value.type) or pa.types.is_floating(batch.value.type):
             recent = batch.value.take(pa.array(places[-HISTORY:], pa.int64())).to_pylist()
             known.history += [float(v) for v in recent if v is not None and math.isfinite(v)]
@@ -106,6 +120,20 @@ class Board:
             how=answer.how,
             met=answer.met,
         )
+
+    def _of_shown_group(self, known: _Query, batch: AnswerBatch, places: Sequence[int]) -> Sequence[int]:
+        """Where the answers of the shown group are; another one is shown where it has had none for long."""
+        among = np.asarray(places, dtype=np.int64)
+        found = places_of_group(batch.keys, dict(known.group), among) if known.group else among[:0]
+        if not len(found):
+            if known.group and self._turn - known.seen < STALE:
+                return ()
+            known.history.clear()
+            known.group = next(batch.slice(int(places[-1]), int(places[-1]) + 1).answers()).keys
+            found = places_of_group(batch.keys, dict(known.group), among)
+        known.seen = self._turn
+        kept: list[int] = found.tolist()
+        return kept
 
     def status(self, at: datetime, message: str = "") -> Status:
         with self._lock:

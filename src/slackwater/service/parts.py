@@ -14,9 +14,10 @@ import pyarrow as pa
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
+from slackwater.runtime.groups import Places
 from slackwater.runtime.json_values import exact_text, to_micros
 from slackwater.runtime.packed import Packed
-from slackwater.service.picking import Places, answer_at, ends_of
+from slackwater.service.picking import answer_at, ends_of
 from slackwater.service.watched import Asked
 
 

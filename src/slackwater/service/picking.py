@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.groups import Places
 from slackwater.runtime.json_values import from_micros, plain
 from slackwater.service.models import Point
 
-Places = npt.NDArray[np.int64]
 _POINT = set(Point.model_fields)
 """That all fields are there is said by one set for all points: there may be many of them."""
 _AS_THEY_ARE = frozenset((pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_()))
@@ -71,29 +68,6 @@ def ends_of(batch: AnswerBatch) -> Places | None:
 def met_at(batch: AnswerBatch, place: int) -> bool:
     """Whether an answer keeps the contract."""
     return bool(batch.met[place]) if isinstance(batch.met, np.ndarray) else bool(batch.met)
-
-
-def of_group(keys: Mapping[str, pa.Array], group: Mapping[str, Any], among: Places) -> Places:
-    """Where among some places the answers of one group are, by the values of its keys."""
-    index = None
-    for name, value in group.items():
-        column = keys.get(name)
-        if column is None:
-            return among[:0]
-        if len(among) != len(column):
-            index = pa.array(among) if index is None else index
-            column = column.take(index)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if pa.types.is_nested(column.type):
-            # arrow does not compare lists and structs
-            same = pa.array([entry == value for entry in column.to_pylist()], pa.bool_())
-        else:
-            same = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
-        among, index = among[np.asarray(pc.fill_null(same, False))], None
-        if not len(among):
-            return among
-    return among
 
 
 def _rate(batch: AnswerBatch, place: int) -> float:

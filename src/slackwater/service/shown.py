@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
+from slackwater.runtime.groups import Places, places_of_group
 from slackwater.runtime.json_values import double_column
 from slackwater.runtime.show import show_estimate
 from slackwater.service.folding import KEPT_POINTS
 from slackwater.service.models import Point
-from slackwater.service.picking import Places, answer_at, ends_of, of_group, point_at
+from slackwater.service.picking import answer_at, ends_of, point_at
 
 Told = tuple[AnswerBatch, Places]
 """Answers of a query: a batch, and where in it they are."""
@@ -163,7 +164,7 @@ def _all_met(batch: AnswerBatch, places: Places) -> bool:
 
 def _of(told: Sequence[Told], keys: Mapping[str, Any]) -> list[Told]:
     """Where the answers of one group are."""
-    found = [(batch, of_group(batch.keys, keys, places)) for batch, places in told]
+    found = [(batch, places_of_group(batch.keys, keys, places)) for batch, places in told]
     return [(batch, places) for batch, places in found if len(places)]
 
 

@@ -1,0 +1,122 @@
+"""The board: what is shown of a query with groups is of one of them, whatever its answers look like."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from slackwater.language.contracts import Exact
+from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.board import STALE, Board
+from slackwater.runtime.groups import places_of_group
+from slackwater.runtime.json_values import to_micros
+from slackwater.runtime.status import QueryStatus
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Run:
+    """A run of one query, told to a board turn by turn."""
+
+    def __init__(self) -> None:
+        self.board, self.turns = Board(), 0
+        self.board.queries({"q": Exact()})
+
+    def turn(
+        self, *batches: tuple[pa.Array, list[float | None]], how: str = "exact", column: str = "n"
+    ) -> None:
+        self.turns += 1
+        end = to_micros(BEGAN + timedelta(seconds=self.turns))
+        made = [
+            AnswerBatch(
+                query="q",
+                column=column,
+                window_start=np.full(len(keys), end - 1_000_000),
+                window_end=np.full(len(keys), end),
+                keys={"k": keys},
+                value=pa.nulls(len(keys)) if how == "suspended" else pa.array(values, pa.float64()),
+                confidence=1.0,
+                how=how,  # type: ignore[arg-type]
+                emitted_at=BEGAN,
+            )
+            for keys, values in batches
+        ]
+        assert len(list(self.board.watching(made, {}))) == len(made)
+
+    @property
+    def shown(self) -> QueryStatus:
+        return self.board.status(BEGAN).queries[0]
+
+
+def texts(*keys: str | None) -> pa.Array:
+    return pa.array(keys, pa.string())
+
+
+def test_a_history_is_of_one_group() -> None:
+    run = Run()
+    for number in range(3):
+        run.turn((texts("b"), [100.0 + number]), (texts("a", "c"), [1.0, 50.0]))
+    assert run.shown.history == (100.0, 101.0, 102.0)
+    assert run.shown.last_keys == (("k", "b"),)
+    assert run.shown.answers == 9
+
+
+def test_a_group_that_is_gone_for_long_makes_room_for_another_one() -> None:
+    run = Run()
+    run.turn((texts("a"), [1.0]))
+    for _ in range(STALE - 1):
+        # several batches are one turn
+        run.turn((texts("b"), [2.0]), (texts("c"), [3.0]))
+    assert (run.shown.last_keys, run.shown.history) == ((("k", "a"),), (1.0,))
+    run.turn((texts("b"), [2.0]))
+    assert (run.shown.last_keys, run.shown.history) == ((("k", "b"),), (2.0,))
+
+
+def test_a_query_that_is_suspended_says_so_and_goes_on_with_its_group() -> None:
+    run = Run()
+    run.turn((pa.nulls(1), [None]), how="suspended")
+    assert run.shown.how == "suspended"
+    run.turn((texts("a"), [1.0]))
+    assert (run.shown.how, run.shown.last_keys) == ("exact", (("k", "a"),))
+    run.turn((pa.nulls(2), [None, None]), how="suspended")
+    assert run.shown.how == "suspended"
+    run.turn((texts("b", "a"), [9.0, 2.0]))
+    assert (run.shown.how, run.shown.last_keys, run.shown.history) == ("exact", (("k", "a"),), (1.0, 2.0))
+
+
+def test_of_rows_that_are_delivered_as_they_are_the_last_one_is_shown() -> None:
+    run = Run()
+    for name in "abc":
+        run.turn((texts(name), [1.0]), column="*")
+        assert run.shown.last_keys == (("k", name),)
+
+
+def test_keys_may_change_their_type() -> None:
+    run = Run()
+    run.turn((texts("a"), [1.0]))
+    for _ in range(STALE):
+        run.turn((pa.array([7, 8]), [5.0, 6.0]))
+    assert run.shown.last_keys == (("k", 8),)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "places"),
+    [
+        (pa.array([1.0, math.nan, None]), math.nan, [1]),
+        (pa.array([1.0, math.nan, None]), None, [2]),
+        (pa.array([1.0, math.nan, None]), 1.0, [0]),
+        (pa.nulls(3), "a", []),
+        (pa.nulls(3), None, [0, 1, 2]),
+        (pa.array([1, 2, 3]), "a", []),
+        (pa.array([1, 2, 3]), math.nan, []),
+        (pa.array([[1], [2], None]), [2], [1]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), "a", [0, 2]),
+    ],
+)
+def test_where_a_group_is(keys: pa.Array, value: Any, places: list[int]) -> None:
+    assert places_of_group({"k": keys}, {"k": value}, np.arange(3)).tolist() == places
