@@ -18,6 +18,7 @@ from slackwater.terminal.demo_dials import (
     FINE,
     HIGHEST,
     LOWEST,
+    RISE,
     SETTLING_S,
     STEP,
     WARM_BATCHES,
@@ -131,19 +132,22 @@ def test_a_burst_is_five_times_what_was_measured_step_by_step() -> None:
     world.pass_(STORY[0].seconds)
     assert world.chapter == STORY[1].text
     # 40,000 rows a batch are five times the capacity: 20 times as much as is usual
-    assert world.loads[-1] == 20.0
-    world.pass_(3 * INTERVAL)
+    assert world.loads[-1] == RISE
+    world.pass_(INTERVAL)
+    assert world.loads[-1] == pytest.approx(RISE * STEP)
+    world.pass_(INTERVAL)
     assert world.loads[-1] == 20.0
     world.capacity = 4_000.0
     world.pass_(INTERVAL)
-    assert world.loads[-1] == 20.0 / STEP
-    world.pass_(INTERVAL)
-    assert world.loads[-1] == 10.0
-    world.pass_(SETTLING_S - 5 * INTERVAL)
+    assert world.loads[-1] == 10.0, "what was too much ends at once"
+    world.pass_(SETTLING_S - 3 * INTERVAL)
     # by then it changes little
     world.capacity = 9_000.0
-    world.pass_(2 * INTERVAL)
-    assert world.loads[-1] == pytest.approx(10.0 * FINE**2)
+    world.pass_(INTERVAL)
+    assert world.loads[-1] == pytest.approx(10.0 * FINE)
+    world.capacity = 2_000.0
+    world.pass_(INTERVAL)
+    assert world.loads[-1] == pytest.approx(10.0)
     world.pass_(STORY[1].seconds - SETTLING_S)
     assert world.chapter == STORY[2].text
     assert world.loads[-1] == 1.0
@@ -153,12 +157,11 @@ def test_a_burst_rises_only_with_batches_that_have_seen_it() -> None:
     world = World().warmed()
     world.pass_(STORY[0].seconds)
     world.newest = world.now - 0.5
-    world.capacity = 16_000.0
     world.pass_(2 * INTERVAL)
-    assert world.loads[-1] == 20.0, "these batches were of the calm"
+    assert world.loads[-1] == RISE, "these batches were of the calm"
     world.newest = None
     world.pass_(INTERVAL)
-    assert world.loads[-1] == pytest.approx(20.0 * STEP)
+    assert world.loads[-1] == pytest.approx(RISE * STEP)
 
 
 def test_a_burst_is_one_though_the_machine_has_no_capacity_left() -> None:
@@ -170,16 +173,11 @@ def test_a_burst_is_one_though_the_machine_has_no_capacity_left() -> None:
 
 
 def test_a_burst_rises_by_steps_and_has_an_end() -> None:
-    world = World().warmed()
-    world.pass_(STORY[0].seconds)
-    world.capacity = 1e9
-    world.pass_(INTERVAL)
-    assert world.loads[-2:] == pytest.approx([20.0, 20.0 * STEP])
+    world = World(capacity=1e9).warmed()
+    world.pass_(STORY[0].seconds + INTERVAL)
+    assert world.loads[-2:] == pytest.approx([RISE, RISE * STEP])
     world.pass_(5 * INTERVAL)
     assert world.loads[-1] == HIGHEST
-    endless = World(capacity=1e9).warmed()
-    endless.pass_(STORY[0].seconds)
-    assert endless.loads[-1] == HIGHEST
 
 
 def test_calm_is_less_on_a_slow_machine_and_the_same_after_the_burst() -> None:

@@ -199,6 +199,23 @@ def test_what_a_function_costs_is_known_from_small_batches_and_a_look_at_empty_o
     assert machine.walls[-1] < 1.0
 
 
+def test_several_batches_of_a_new_size_are_measured():
+    machine = Machine()
+    fits = rows_for(machine, machine.budget)
+
+    def measured(rows: int) -> bool:
+        machine.batch(rows)
+        return machine.governor._sizes["p"] != before
+
+    for _ in range(10):
+        machine.batch(fits // 10)
+    seen = []
+    for _ in range(8):
+        before = machine.governor._sizes["p"]
+        seen.append(measured(fits // 4))
+    assert seen == [True] * 3 + [False] * 5
+
+
 def test_it_is_exact_again_within_two_batches_of_the_bursts_end():
     machine = Machine()
     fits = rows_for(machine, machine.budget)

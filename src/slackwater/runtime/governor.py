@@ -34,6 +34,7 @@ from slackwater.statistics.snapshot import StreamStatistics
 WARMING = 2
 """The first batches load classes and compile code: they say nothing of those to come."""
 MEASURED_FIRST = 5
+MEASURED_OF_A_SIZE = 3
 MEASURED_EVERY = 32
 """While nothing is shed, only some batches are measured: sums of squares are not free."""
 WATCHFUL = 0.6
@@ -81,8 +82,8 @@ class Governor:
     """By stream: how many batches in a row have been like the one before them, and were shed."""
     _whole: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By stream: rows of the last batches that were taken whole, and how long they took."""
-    _sizes: dict[str, float] = field(default_factory=dict)
-    """By stream: rows of the last batch that was measured."""
+    _sizes: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """By stream: rows of the last batch that was measured, and how many of about this size were in a row."""
     _overran: frozenset[str] = frozenset()
     """Streams whose last batch took longer than it may."""
     _turns: dict[str, int] = field(default_factory=dict)
@@ -269,12 +270,12 @@ class Governor:
     def _like_last(self, name: str, size: float) -> bool:
         """Whether a batch is of about the size of the stream's last one, and that was shed too."""
         before = self._last.get(name)
-        return before is not None and 1 / SIMILAR < size / max(before[0], 1.0) < SIMILAR
+        return before is not None and _similar(size, before[0])
 
     def _of_another_size(self, name: str, size: float) -> bool:
-        """Whether no batch of about this size has been measured lately: it tells what rows take."""
-        before = self._sizes.get(name)
-        return before is not None and not 1 / SIMILAR < max(size, 1.0) / max(before, 1.0) < SIMILAR
+        """Whether few batches of about this size have been measured lately: they tell what rows take."""
+        before, measured = self._sizes.get(name, (size, MEASURED_OF_A_SIZE))
+        return measured < MEASURED_OF_A_SIZE or not _similar(size, before)
 
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""
@@ -325,7 +326,8 @@ class Governor:
         if shed is None or self._turns.get(name, 0) < WARMING:
             return
         known.count(shed)
-        self._sizes[name] = float(took.arrived)
+        before, measured = self._sizes.get(name, (0.0, 0))
+        self._sizes[name] = took.arrived, 1 + (measured if _similar(took.arrived, before) else 0)
         load = replace(self._load(known, float(took.arrived)), share=shed.share, parts=shed.parts)
         later: dict[str, float] = {}
         for table, seconds in took.times.items():
@@ -383,3 +385,8 @@ class Governor:
     def snapshot(self) -> tuple[StreamStatistics, ...]:
         """What is known of all streams."""
         return tuple(s.snapshot() for s in self._streams.values())
+
+
+def _similar(size: float, before: float) -> bool:
+    """Whether two batches are of about the same size."""
+    return 1 / SIMILAR < max(size, 1.0) / max(before, 1.0) < SIMILAR

@@ -30,7 +30,7 @@ NEXT_TO_NOTHING = 1e-9
 TIMED_AFTER = 2
 TIMED_EVERY = 300
 """Batches of a query set after which its texts are run, one by one, if batches leave time for it."""
-ROUNDS, TOLD = 6, 3
+ROUNDS, TOLD = 4, 3
 """How often each is run, and how many of the last times say something: code just compiled is slow."""
 ROOM = 0.7
 """Of an interval, what the batches of all streams and the texts that are run after one may take."""

@@ -27,6 +27,8 @@ WARM_PATIENCE_S = 45.0
 CALM_MULTIPLE = 0.7
 """Calm is the usual rate, or so much of the capacity on a machine for which that is too much."""
 CALM_LEAST = 0.25
+RISE = 12.0
+"""Times calm that a burst begins with at most: what it takes is known better once a batch of it is done."""
 LOWEST = 5.0
 """Times calm that a burst is at least: where a busy machine has no capacity left, anything is too much."""
 HIGHEST = 50.0
@@ -34,7 +36,7 @@ HIGHEST = 50.0
 SETTLING_S = 12.0
 """How long into a burst its rate may still change much: by then they are known well."""
 STEP, FINE = 1.6, 1.1
-"""By how much the rate is changed at most after a batch, until then and later."""
+"""By how much the rate rises at most after a batch, until then and later; by how much it falls later."""
 DEBOUNCE_S = 0.5
 logger = logging.getLogger(__name__)
 
@@ -169,10 +171,11 @@ class DemoDials:
         seen = fresh and last is not None and last.newest > self.chapters[-1][0]
         wanted = self._factor_for(told.chapter.multiple) if entered or seen else None
         if wanted is not None:
-            step = STEP if told.passed <= SETTLING_S else FINE
-            least, most = (LEAST, HIGHEST) if entered else (self._factor / step, self._factor * step)
-            burst = min(max(wanted, least), most, HIGHEST)
-            self._apply(max(burst, LOWEST * (self._usual or 1.0)))
+            usual = self._usual or 1.0
+            settling = told.passed <= SETTLING_S
+            most = RISE * usual if entered else self._factor * (STEP if settling else FINE)
+            least = LOWEST * usual if settling else self._factor / FINE
+            self._apply(max(min(max(wanted, least), most, HIGHEST), LOWEST * usual))
 
     def _calm(self) -> float:
         """The factor of calm, found when the story begins and kept: it is to be as calm as before."""
