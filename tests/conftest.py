@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,11 +38,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSess
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse what processes that share the suite would not do: they know modules by text and tests by name."""
     hidden = {i.path for i in items if "spark" in getattr(i, "fixturenames", ()) and not needs_spark(i.path)}
     if hidden:
         raise pytest.UsageError(
             f"say spark in {', '.join(map(str, hidden))}: it would start a second session"
         )
+    twice = [name for name, number in Counter(item.nodeid for item in items).items() if number > 1]
+    if twice:
+        raise pytest.UsageError(f"only one of each would be run: {', '.join(twice)}")
 
 
 @pytest.fixture(scope="session")
