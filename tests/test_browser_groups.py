@@ -16,8 +16,7 @@ from slackwater.errors import RunError
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.runtime.answers import Answer
-from slackwater.service.framing import _plain
-from slackwater.service.parts import of_group
+from slackwater.service.parts import of_group, plain_key
 from slackwater.service.watched import Asked
 
 SQL = """\
@@ -68,7 +67,7 @@ def groups() -> Grouped:
             told(s, 2.5, 3, 40.0),
         )
     ]
-    keys = {"ratio": _plain(1.0), "account": _plain(BIG)}
+    keys = {"ratio": plain_key(1.0), "account": plain_key(BIG)}
     shown = query("calm", [point(s, 100) for s in range(1, SECONDS + 1)], keys=keys, groups=3)
     return Grouped(frame(1, [shown], whole=True), given=tuple(given))
 

@@ -132,6 +132,28 @@ def test_charts_say_what_is_missing_and_what_is_not_measured(browser: Browser) -
         )
 
 
+def test_what_is_left_out_evenly_is_gaps_and_windows_over_rows_have_none(browser: Browser) -> None:
+    thinned = [point(s, 9, how="subset") for s in (1, 4, 7, 10)]
+    hopping = [point(s, 9, how="subset") for s in (4, 8, 16)]
+    uneven = [point(s, 9) for s in (1, 1.2, 4, 4.5, 9)]
+    shown = [
+        query("thinned", thinned, how="subset"),
+        query("hopping", hopping, how="subset", slide_seconds=4.0),
+        query("uneven", uneven, slide_seconds=None),
+    ]
+    with served(Told(frame(1, shown, whole=True))) as address, opened(browser, address.page) as page:
+        expect(card(page, "uneven").locator("canvas")).to_be_visible()
+        assert "3 gaps" in label(page, "thinned")
+        assert "1 gap," in label(page, "hopping")
+        assert "gap" not in label(page, "uneven")
+        lines = page.evaluate(
+            """() => import("/page/band_lines.js").then(({ columnsOf }) =>
+              [1, null].map((slide) => columnsOf([1, 4, 7].map((at) => ({ at, value: 9, how: "subset" })), { slide })
+                .columns[3]))"""
+        )
+        assert lines == [[9, None, 9, None, 9], [9, 9, 9]], "a line is broken where a window is missing"
+
+
 def test_of_a_thousand_queries_only_those_in_view_are_drawn(browser: Browser) -> None:
     watched = Told(frame(1, many(1_000, 0, 1), whole=True))
     with served(watched) as address, opened(browser, address.page) as page:

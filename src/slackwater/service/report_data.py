@@ -11,11 +11,13 @@ from decimal import Decimal
 from typing import Any
 
 from slackwater.plan.catalog import Catalog
-from slackwater.plan.model import Step, TimeWindow
+from slackwater.plan.model import Step
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.json_values import json_text, to_micros
+from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.show import show_estimate
+from slackwater.service.declared import kind_of, slide_seconds
 from slackwater.service.models import QueryFrame
+from slackwater.service.parts import plain_key
 
 HELD = 64
 """Answers of a series that may be out of order."""
@@ -205,9 +207,7 @@ def numbers_of(
 
 
 def _empty(step: Step, contract: str, sql: str) -> QueryNumbers:
-    slide = step.window.slide / 1e6 if isinstance(step.window, TimeWindow) else None
-    kind = "current" if step.current else "windows" if step.aggregates else "rows"
-    return QueryNumbers(step.name, contract, step.stream, kind, sql, slide)
+    return QueryNumbers(step.name, contract, step.stream, kind_of(step), sql, slide_seconds(step))
 
 
 def error_of(value: float | None, low: float | None, high: float | None) -> float | None:
@@ -231,11 +231,6 @@ def number(value: object) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
-
-
-def plain_key(value: Any) -> Any:
-    """A group key as frames have it."""
-    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')
 
 
 def _worst(points: Iterable[Drawn]) -> Drawn:
