@@ -119,7 +119,7 @@ def test_an_alert_is_raised_and_dropped_by_clicking(browser: Browser) -> None:
         groups = [{"host": "a", "port": 80}, {"host": None, "port": 53}]
         watched.tell(alerts=[raised.model_copy(update={"raised": 5, "groups": groups})])
         expect(panel.locator(".state")).to_have_text(
-            "raised for host=a port=80, host=null port=53 and 3 more · 1 event"
+            "raised for host=a port=80, host=NULL port=53 and 3 more · 1 event"
         )
         expect(page.locator("#announce")).to_have_text("Alert busy is raised.")
         drop = panel.get_by_role("button", name="Drop the alert busy")

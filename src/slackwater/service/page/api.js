@@ -58,14 +58,14 @@ async function problemOf(answer) {
 }
 
 export const getJson = async (path) => (await request("GET", path)).json();
-/** Answers; group keys that are numbers are kept as they are written, for 1.0 and 2^53 + 1 are no numbers of JavaScript's. */
+/** Answers; numbers in their group keys stay as they are written, for 1.0 and 2^53 + 1 are no numbers of JavaScript's. */
 export const getAnswers = async (path) => JSON.parse(await getText(path), keysAsWritten);
 export const getText = async (path) => (await request("GET", path)).text();
 
 function keysAsWritten(name, value, context) {
   // what an answer itself holds is drawn, and needs no more digits than there are
-  const drawn = typeof value !== "number" || "emitted_at" in this || Array.isArray(this);
-  return drawn ? value : (context?.source ?? value);
+  const drawn = typeof value !== "number" || ("emitted_at" in this && "keys" in this);
+  return drawn || context?.source === undefined ? value : JSON.rawJSON(context.source);
 }
 
 /** A request that changes something; where the token is missing it is asked for, once. */

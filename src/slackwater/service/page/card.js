@@ -61,6 +61,8 @@ export class Card {
   }
 
   remove() {
+    // what was asked for on its behalf may still come
+    this.inView = false;
     this.chart?.destroy();
     this.element.remove();
   }
