@@ -154,6 +154,20 @@ def test_what_is_left_out_evenly_is_gaps_and_windows_over_rows_have_none(browser
         assert lines == [[9, None, 9, None, 9], [9, 9, 9]], "a line is broken where a window is missing"
 
 
+def test_of_rows_the_newest_is_shown_and_no_chart(browser: Browser) -> None:
+    text = "src=h0 sizes=[1, 2] note=a [b"
+    shown = [query("calm", [], kind="rows", column="*", columns=["src", "sizes", "note"], last_text=text)]
+    with served(Told(frame(1, shown, whole=True))) as address, opened(browser, address.page) as page:
+        expect(card(page, "calm").locator(".value")).to_have_text(text)
+        expect(card(page, "calm").locator(".interval")).to_have_text("")
+        expect(card(page, "calm").locator(".of")).to_have_text("the newest row")
+        expect(card(page, "calm").locator(".chart")).to_have_attribute("data-empty", "rows have no line")
+        assert label(page, "calm") == f"calm: the newest row is {text}"
+        card(page, "calm").locator(".open").click()
+        expect(page.locator("#query-answer")).to_have_text(text)
+        assert "met in all" not in (page.locator("#query-facts").text_content() or "")
+
+
 def test_of_a_thousand_queries_only_those_in_view_are_drawn(browser: Browser) -> None:
     watched = Told(frame(1, many(1_000, 0, 1), whole=True))
     with served(watched) as address, opened(browser, address.page) as page:

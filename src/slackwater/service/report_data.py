@@ -14,10 +14,11 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
-from slackwater.runtime.show import show_estimate
+from slackwater.runtime.show import show_keys
 from slackwater.service.declared import kind_of, slide_seconds
 from slackwater.service.models import QueryFrame
 from slackwater.service.parts import plain_key
+from slackwater.service.picking import ROW, answer_text
 
 HELD = 64
 """Answers of a series that may be out of order."""
@@ -111,7 +112,7 @@ class QueryNumbers:
     @property
     def last(self) -> str:
         """The last answer with its interval."""
-        return "" if self._last is None else show_estimate(self._last)
+        return "" if self._last is None else answer_text(self._last)
 
     @property
     def answers(self) -> int:
@@ -124,8 +125,9 @@ class QueryNumbers:
     @property
     def shown_of(self) -> str:
         """The column and the group of the plot."""
-        keys = [f"{name}={value}" for name, value in self.keys.items()]
-        return " · ".join(filter(None, [self.column if self.column != "*" else "", " ".join(keys)]))
+        if self.column == ROW:
+            return "the last row"
+        return " · ".join(filter(None, [self.column, show_keys(self.keys.items())]))
 
     @property
     def rank(self) -> tuple[float, float, str]:
@@ -168,8 +170,12 @@ class QueryNumbers:
     def _shows(self, answer: Answer) -> bool:
         if answer.column != self.column:
             return False
-        # of a window that was given up there is one answer for all groups
-        return answer.how == "suspended" or {n: plain_key(v) for n, v in answer.keys} == self.keys
+        # of a window that was given up there is one answer for all groups; rows are no groups
+        return (
+            answer.how == "suspended"
+            or answer.column == ROW
+            or {n: plain_key(v) for n, v in answer.keys} == self.keys
+        )
 
     def _gap(self, at: float) -> bool:
         before, self._before = self._before, max(at, self._before or at)
@@ -199,7 +205,8 @@ def numbers_of(
             if query.column is None:
                 # of a query that was dropped: what its first answer is of
                 query.column = answer.column
-                query.keys = {name: plain_key(value) for name, value in answer.keys}
+                grouped = answer.column != ROW and answer.how != "suspended"
+                query.keys = {name: plain_key(value) for name, value in answer.keys} if grouped else {}
             query.take(answer)
     for query in found.values():
         query.settle()

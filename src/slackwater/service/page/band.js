@@ -2,7 +2,7 @@
 
 import { common } from "./axes.js";
 import { bandOptions, columnsOf, gapsOf, pointText } from "./band_lines.js";
-import { clock, interval, number } from "./format.js";
+import { clock, interval, number, ROW } from "./format.js";
 import { onColours } from "./palette.js";
 
 /** A chart in an element that has its size; `told` gets the text of the point below the pointer, or null. */
@@ -31,6 +31,7 @@ export class BandChart {
     else this.chart.setData(columns);
     this.place.setAttribute("aria-label", summary(frame, this.points));
     this.place.dataset.points = String(this.points.length);
+    this.#emptiness(frame);
   }
 
   destroy() {
@@ -47,6 +48,14 @@ export class BandChart {
     this.chart = new uPlot(bandOptions(this.place, kind, more), columns, this.place);
   }
 
+  /** A chart without a line says so instead of showing empty axes. */
+  #emptiness({ column }) {
+    const drawn = this.points.some((point) => Number.isFinite(point.value) || point.how === "suspended");
+    if (drawn) return delete this.place.dataset.empty;
+    const words = column === ROW ? "rows have no line" : this.points.length ? "nothing to draw" : "no answer yet";
+    if (this.place.dataset.empty !== words) this.place.dataset.empty = words;
+  }
+
   #tell(row) {
     const point = row === null || row === undefined ? undefined : this.points[this.index[row]];
     this.told(point === undefined ? null : pointText(point));
@@ -61,6 +70,7 @@ export class BandChart {
 
 /** The chart in words. */
 function summary(frame, points) {
+  if (frame.column === ROW) return `${frame.name}: the newest row is ${frame.last_text || "not there yet"}`;
   if (!points.length) return `${frame.name}: no answer yet`;
   const values = points.map((point) => point.value).filter(Number.isFinite);
   const last = points.at(-1);

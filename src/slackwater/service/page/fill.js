@@ -1,7 +1,7 @@
 /** What was before the page was opened: answers of a card that comes into view, and the tide line. */
 
 import { getAnswers, getJson } from "./api.js";
-import { keyText } from "./format.js";
+import { keyText, ROW } from "./format.js";
 import { ofSeries } from "./run.js";
 
 const MOST_AT_A_TIME = 3;
@@ -11,7 +11,7 @@ let underWay = 0;
 
 /** Fetches the points of a query before those that are known, once for each series; `done` where there were any. */
 export function fill(query, done) {
-  if (query.filled || query.frame.column === null) return;
+  if (query.filled || query.frame.column === null || query.frame.column === ROW) return;
   query.filled = true;
   waiting.push(() => fetchPoints(query, done));
   next();

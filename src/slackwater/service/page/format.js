@@ -1,6 +1,8 @@
 /** Numbers and times for the eye, as the command line writes them. */
 
 const NONE = "–";
+/** The column of answers that are rows, whose columns are the keys. */
+export const ROW = "*";
 
 /** Thousands marked, about `digits` of them. */
 export function number(value, digits = 4) {

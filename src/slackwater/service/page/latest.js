@@ -2,7 +2,7 @@
 
 import { getAnswers } from "./api.js";
 import { answersOf, answersPath, pointOf } from "./fill.js";
-import { clock, groupOf, keys, make, moment, number, share } from "./format.js";
+import { clock, groupOf, keys, make, moment, number, ROW, share } from "./format.js";
 import { showProblem } from "./problem.js";
 import { Series } from "./series.js";
 
@@ -158,12 +158,13 @@ export class LatestAnswers {
     const head = table.createTHead().insertRow();
     for (const word of HEADS) head.appendChild(make("th", "", word)).scope = "col";
     const body = table.createTBody();
-    const several = answers.some((answer) => !same(answer, answers[0]));
+    // rows have no series that could be chosen
+    const several = answers.some((answer) => answer.column !== ROW && !same(answer, answers[0]));
     for (const answer of answers) {
       const row = body.insertRow();
       const time = answer.window_end ?? answer.at;
       const cells = [
-        time ? clock(moment(time)) : "–", answer.column ?? "", keys(answer.keys), valueText(answer.value), intervalText(answer),
+        time ? clock(moment(time)) : "–", answer.column === ROW ? "" : (answer.column ?? ""), keys(answer.keys), valueText(answer.value), intervalText(answer),
         answer.how, share(answer.rate), number(answer.rows), answer.met ? "✓" : "✗",
       ];
       for (const cell of cells) row.insertCell().textContent = cell;

@@ -4,7 +4,7 @@ import { rows } from "./agents.js";
 import { change, getJson } from "./api.js";
 import { BandChart } from "./band.js";
 import { errorText, ofText } from "./card.js";
-import { compact, make, say, seconds, share } from "./format.js";
+import { compact, make, ROW, say, seconds, share } from "./format.js";
 import { LatestAnswers, intervalText, valueText } from "./latest.js";
 import { showProblem } from "./problem.js";
 
@@ -75,6 +75,7 @@ export class QuerySheet {
     const { chosen } = this;
     const shown = chosen ? { ...frame, ...ofAnswer(chosen.answer), column: chosen.column, keys: chosen.keys } : frame;
     say(byId("query-answer"), (chosen ? answerText(chosen.answer) : frame.last_text) || "–");
+    byId("query-answer").classList.toggle("row", shown.column === ROW);
     this.ofText = ofText(shown);
     if (!this.hovered) say(byId("query-of"), this.ofText);
     this.chart.show(chosen ? { ...this.query, frame: shown, series: chosen.series } : this.query, until);
@@ -184,7 +185,7 @@ function ofAnswer(answer) {
 }
 
 /** Whether a query answers with several columns, beside its group keys. */
-const severalColumns = ({ column, columns, keys }) => column !== "*" && columns.filter((name) => !(name in keys)).length > 1;
+const severalColumns = ({ column, columns, keys }) => column !== ROW && columns.filter((name) => !(name in keys)).length > 1;
 
 const metText = (met) => ({ true: "yes", false: "no", null: "no answer yet" })[met];
 
