@@ -1,6 +1,8 @@
 /** Requests to the service: with the token of the page's address, and problems as errors. */
 
 const KEPT = "slackwater-token";
+/** What the question for the token returns where it was answered. */
+const GIVEN = "given";
 
 /** What the service said was wrong (RFC 9457), with the place in the SQL where there is one. */
 export class Problem extends Error {
@@ -20,6 +22,8 @@ export function takeToken() {
   if (found === null) return;
   useToken(found);
   history.replaceState(null, "", location.pathname + location.search);
+  const dialog = document.getElementById("token");
+  if (dialog.open) dialog.close(GIVEN);
 }
 
 export function useToken(token) {
@@ -92,10 +96,10 @@ export function askForToken() {
     form.onsubmit = (event) => {
       event.preventDefault();
       useToken(text.value.trim());
-      dialog.close("given");
+      dialog.close(GIVEN);
     };
     document.getElementById("token-later").onclick = () => dialog.close("");
-    dialog.onclose = () => resolve(dialog.returnValue === "given");
+    dialog.onclose = () => resolve(dialog.returnValue === GIVEN);
     text.value = dialog.returnValue = "";
     dialog.showModal();
   });
