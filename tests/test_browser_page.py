@@ -154,6 +154,17 @@ def test_what_is_left_out_evenly_is_gaps_and_windows_over_rows_have_none(browser
         assert lines == [[9, None, 9, None, 9], [9, 9, 9]], "a line is broken where a window is missing"
 
 
+def test_one_point_stands_in_the_middle_of_a_minute(browser: Browser) -> None:
+    watched = Told(frame(1, [query("calm", [point(5)])], whole=True))
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(card(page, "calm").locator("canvas")).to_be_visible()
+        spans = page.evaluate(
+            """() => import("/page/axes.js").then(({ spread }) =>
+              [[[5]], [[5, 9]]].map((data) => spread({ data }, 5, 9)))"""
+        )
+        assert spans == [[-25, 35], [5, 9]]
+
+
 def test_of_rows_the_newest_is_shown_and_no_chart(browser: Browser) -> None:
     text = "src=h0 sizes=[1, 2] note=a [b"
     shown = [query("calm", [], kind="rows", column="*", columns=["src", "sizes", "note"], last_text=text)]

@@ -64,6 +64,8 @@ export function roomy(_chart, least, most) {
 }
 
 /** All times that there are; one alone has half a minute on both sides. */
-export function spread(_chart, least, most) {
-  return most > least ? [least, most] : [least - 30, least + 30];
+export function spread(chart, least, most) {
+  // uPlot itself gives a day to one time
+  const times = chart.data[0];
+  return times.length === 1 ? [times[0] - 30, times[0] + 30] : [least, most];
 }
