@@ -35,6 +35,7 @@ def query(name: str, points: Sequence[Point] = (), **more: Any) -> QueryFrame:
         "stream": "p",
         "contract": "ERROR 5%",
         "kind": "windows",
+        "slide_seconds": 1.0 if more.get("kind", "windows") == "windows" else None,
         "columns": ["n"],
         "answers": len(points),
         "groups": 0,

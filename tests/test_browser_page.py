@@ -132,6 +132,53 @@ def test_charts_say_what_is_missing_and_what_is_not_measured(browser: Browser) -
         )
 
 
+def test_what_is_left_out_evenly_is_gaps_and_windows_over_rows_have_none(browser: Browser) -> None:
+    thinned = [point(s, 9, how="subset") for s in (1, 4, 7, 10)]
+    hopping = [point(s, 9, how="subset") for s in (4, 8, 16)]
+    uneven = [point(s, 9) for s in (1, 1.2, 4, 4.5, 9)]
+    shown = [
+        query("thinned", thinned, how="subset"),
+        query("hopping", hopping, how="subset", slide_seconds=4.0),
+        query("uneven", uneven, slide_seconds=None),
+    ]
+    with served(Told(frame(1, shown, whole=True))) as address, opened(browser, address.page) as page:
+        expect(card(page, "uneven").locator("canvas")).to_be_visible()
+        assert "3 gaps" in label(page, "thinned")
+        assert "1 gap," in label(page, "hopping")
+        assert "gap" not in label(page, "uneven")
+        lines = page.evaluate(
+            """() => import("/page/band_lines.js").then(({ columnsOf }) =>
+              [1, null].map((slide) => columnsOf([1, 4, 7].map((at) => ({ at, value: 9, how: "subset" })), { slide })
+                .columns[3]))"""
+        )
+        assert lines == [[9, None, 9, None, 9], [9, 9, 9]], "a line is broken where a window is missing"
+
+
+def test_one_point_stands_in_the_middle_of_a_minute(browser: Browser) -> None:
+    watched = Told(frame(1, [query("calm", [point(5)])], whole=True))
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(card(page, "calm").locator("canvas")).to_be_visible()
+        spans = page.evaluate(
+            """() => import("/page/axes.js").then(({ spread }) =>
+              [[[5]], [[5, 9]]].map((data) => spread({ data }, 5, 9)))"""
+        )
+        assert spans == [[-25, 35], [5, 9]]
+
+
+def test_of_rows_the_newest_is_shown_and_no_chart(browser: Browser) -> None:
+    text = "src=h0 sizes=[1, 2] note=a [b"
+    shown = [query("calm", [], kind="rows", column="*", columns=["src", "sizes", "note"], last_text=text)]
+    with served(Told(frame(1, shown, whole=True))) as address, opened(browser, address.page) as page:
+        expect(card(page, "calm").locator(".value")).to_have_text(text)
+        expect(card(page, "calm").locator(".interval")).to_have_text("")
+        expect(card(page, "calm").locator(".of")).to_have_text("the newest row")
+        expect(card(page, "calm").locator(".chart")).to_have_attribute("data-empty", "rows have no line")
+        assert label(page, "calm") == f"calm: the newest row is {text}"
+        card(page, "calm").locator(".open").click()
+        expect(page.locator("#query-answer")).to_have_text(text)
+        assert "met in all" not in (page.locator("#query-facts").text_content() or "")
+
+
 def test_of_a_thousand_queries_only_those_in_view_are_drawn(browser: Browser) -> None:
     watched = Told(frame(1, many(1_000, 0, 1), whole=True))
     with served(watched) as address, opened(browser, address.page) as page:

@@ -15,6 +15,7 @@ from slackwater.service.frame_log import FRAMES
 from slackwater.service.models import Frame, Knobs, KnobsWanted
 from slackwater.service.recorded import Recorded
 from slackwater.service.server import serving
+from slackwater.terminal.demo_load import LEAST, MOST
 from waiting import wait_for
 
 KNOBS = Knobs(load=1, tolerance=1, story=True, chapter="Calm: every row is looked at.")
@@ -35,14 +36,17 @@ def test_sliders_of_the_demo_are_moved_by_keys(browser: Browser) -> None:
         expect(load).to_have_attribute("aria-valuetext", "1.0 times")
         expect(page.get_by_role("switch")).to_be_checked()
         check_names(page)
+        # where a slider ends is where the demo does
+        ends = load.evaluate("each => [10 ** each.min, 10 ** each.max]")
+        assert ends == pytest.approx([LEAST, MOST])
         load.focus()
         page.keyboard.press("End")
         assert focus(page) == "load-knob"
-        expect(page.locator("#load-knob-says")).to_have_text("×30")
+        expect(page.locator("#load-knob-says")).to_have_text("×100")
         expect(page.get_by_role("switch")).not_to_be_checked()
         wait_for(lambda: bool(control.wanted))
         sent = control.wanted[0]
-        assert sent.load == pytest.approx(30, abs=0.6)
+        assert sent.load == pytest.approx(MOST)
         assert (sent.story, sent.tolerance) == (False, None)
         page.get_by_role("slider", name="Tolerance").focus()
         page.keyboard.press("Home")
@@ -71,7 +75,7 @@ def test_a_slider_is_dragged(browser: Browser) -> None:
         box = page.locator("#load-knob").bounding_box()
         assert box is not None
         middle = box["y"] + box["height"] / 2
-        page.mouse.move(box["x"] + box["width"] * 1 / 2.4771, middle)
+        page.mouse.move(box["x"] + box["width"] * 1 / 3, middle)
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] * 0.7, middle, steps=5)
         # a frame that comes meanwhile does not take it out of the hand
@@ -119,12 +123,14 @@ def test_an_alert_is_raised_and_dropped_by_clicking(browser: Browser) -> None:
         groups = [{"host": "a", "port": 80}, {"host": None, "port": 53}]
         watched.tell(alerts=[raised.model_copy(update={"raised": 5, "groups": groups})])
         expect(panel.locator(".state")).to_have_text(
-            "raised for host=a port=80, host=null port=53 and 3 more · 1 event"
+            "raised for host=a port=80, host=NULL port=53 and 3 more · 1 event"
         )
         expect(page.locator("#announce")).to_have_text("Alert busy is raised.")
         drop = panel.get_by_role("button", name="Drop the alert busy")
         drop.click()
         expect(drop).to_have_text("Really drop?")
+        expect(drop).to_have_accessible_name("Really drop the alert busy?")
+        expect(page.locator("#announce")).to_have_text("Really drop the alert busy? Press once more.")
         assert "busy" in watched.declared.alerts, "the first click only asks"
         drop.click()
         expect(page.locator("#announce")).to_have_text("Alert busy is dropped.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,12 @@ def test_a_long_recording_is_thinned_out(folder: Path, monkeypatch: pytest.Monke
     assert all_seconds(frames, "web") == list(range(1, 96)), "no point is lost by putting frames together"
     assert "shows 10 frames as one" in notes(recorded)[0]
     monkeypatch.setattr(frame_lines, "SENT_POINTS", 40)
-    assert len(all_seconds(sent(recorded), "web")) == pytest.approx(95 / 3, abs=3)
+    thinned = sent(recorded)
+    seconds_left = all_seconds(thinned, "web")
+    assert len(seconds_left) == pytest.approx(95 / 3, abs=3)
+    [web] = [told for told in thinned[-1].queries if told.name == "web"]
+    apart = max(after - before for before, after in pairwise(seconds_left))
+    assert apart == web.slide_seconds, "what was thinned out is no gap"
 
 
 def test_what_is_sent_has_a_bounded_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,6 +242,20 @@ def test_a_report_of_many_queries_is_bounded(tmp_path: Path, monkeypatch: pytest
     assert all(f"q{n}" in page.words for n in range(many))
 
 
+def test_of_rows_the_last_one_is_shown(tmp_path: Path) -> None:
+    sql = SQL + "CREATE QUERY big AS SELECT host, size FROM p WHERE size > 9 WITH EXACT;\n"
+    rows = [
+        answer("big", s, None, column="*", keys=(("host", f"h{s}"), ("size", s)), low=None, high=None)
+        for s in range(1, 4)
+    ]
+    folder = recording(tmp_path / "rec", turns=[turn(1, 1), turn(2, 4)], answers=rows, sql=sql)
+    recorded = Recorded(folder)
+    page = Page(report(recorded, "rows"))
+    recorded.close()
+    assert "host=h3 size=3the last row" in page.words
+    assert "nothing to draw" in page.words
+
+
 def test_a_report_without_frames_and_without_answers(tmp_path: Path) -> None:
     recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1, level=0.0)], sql=SQL))
     page = Page(report(recorded, "empty"))

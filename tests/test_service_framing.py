@@ -76,6 +76,22 @@ def test_a_frame_has_only_the_queries_that_have_changed() -> None:
     assert [(q.name, q.answers, q.missed, q.evaluated) for q in changed] == [("a", 5, 2, 9)]
 
 
+def test_how_far_apart_windows_end_is_said_of_those_of_time() -> None:
+    sql = (
+        STREAM
+        + "CREATE QUERY sliding AS SELECT SUM(size) AS n FROM p "
+        + "GROUP BY window(ts, '10 seconds', '4 seconds') WITH EXACT;\n"
+        + "CREATE QUERY counted AS SELECT SUM(size) AS n FROM p GROUP BY tuples(100) WITH EXACT;\n"
+        + "CREATE QUERY rows AS SELECT port FROM p WHERE size > 9 WITH EXACT;\n"
+    )
+    told = Framer().frame(moving(Catalog.from_sql(sql, Functions())), [])
+    assert {query.name: (query.kind, query.slide_seconds) for query in told.queries} == {
+        "sliding": ("windows", 4.0),
+        "counted": ("windows", None),
+        "rows": ("rows", None),
+    }
+
+
 def test_queries_come_and_go() -> None:
     framer = Framer()
     framer.frame(moving(declared("a", "b")), [answers([1], 0, "a")])

@@ -51,6 +51,21 @@ def test_a_point_that_comes_late_takes_its_place() -> None:
     assert [p.value for p in found.points] == [1, 2, 30, 4]
 
 
+def test_rows_are_no_groups_and_the_newest_is_shown() -> None:
+    keys = {"src": pa.array(["h0", "h1", None]), "size": pa.array([1_000, 2, 3]), "no": pa.array([0, 1, 2])}
+    rows = answers(pa.nulls(3), [1, 3, 2], column="*", keys=keys)
+    found = shown(rows)
+    assert (found.keys, found.groups, found.text) == ({}, 0, "src=h1 size=2 no=1")
+    assert not found.points, "there is nothing to draw"
+    later = answers(
+        pa.nulls(1), 4, column="*", keys={"src": pa.array(["x" * 400]), "size": pa.array([1], pa.int64())}
+    )
+    take_all({"q": found}, [later])
+    assert (found.text[:8], len(found.text)) == ("src=xxxx", 300)
+    take_all({"q": found}, [answers(pa.nulls(1), 5, column="*", how="suspended", met=False)])
+    assert (found.text, found.met) == ("–", False)
+
+
 def test_only_the_newest_points_are_kept_of_many() -> None:
     found = shown(answers(list(range(1000)), list(range(1000))))
     assert [p.value for p in found.points] == list(range(1000 - KEPT_POINTS, 1000))

@@ -157,7 +157,8 @@ class _Thin:
         seen = self._seen.get(query.name, 0)
         self._seen[query.name] = seen + len(query.points)
         kept = query.points[-seen % self._every :: self._every]
-        return query.model_copy(update={"points": kept})
+        slide = None if query.slide_seconds is None else query.slide_seconds * self._every
+        return query.model_copy(update={"points": kept, "slide_seconds": slide})
 
 
 def _head(line: bytes) -> Frame | None:

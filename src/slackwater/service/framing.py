@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.bounds.shown import AgentsShown
 from slackwater.runtime.insight import Insight, QueryInsight
-from slackwater.runtime.json_values import from_micros, json_text
+from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
+from slackwater.service.declared import declared
 from slackwater.service.loads import query_loads
 from slackwater.service.models import (
     AgentFrame,
@@ -31,12 +32,11 @@ from slackwater.service.models import (
     StreamFrame,
     WidthFrame,
 )
+from slackwater.service.parts import plain_key
 from slackwater.service.shown import Shown, take_all
 
 POINTS_IN_ALL = 20_000
 """Points that a whole frame has of all queries; a reader can ask for more of one."""
-_SAFE = 2**53 - 1
-"""The largest whole number up to which JavaScript has all of them."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class Framer:
         """The next frame, with the queries that have changed."""
         self.number += 1
         if moving.catalog is not self._catalog:
-            self._catalog, self._declared = moving.catalog, _declared(moving.catalog)
+            self._catalog, self._declared = moving.catalog, declared(moving.catalog)
             steps = {step.name: replace(step, contract=None) for step in moving.catalog.queries.values()}
             # one that was dropped and created again is another query, whatever its name
             self._made_anew = frozenset(n for n, step in steps.items() if self._steps.get(n, step) != step)
             self._steps = steps
-        names = {declared["name"] for declared in self._declared}
+        names = {said["name"] for said in self._declared}
         dropped = [name for name in self.shown if name not in names or name in self._made_anew]
         self._made_anew = frozenset()
         for name in dropped:
@@ -142,30 +142,14 @@ class Framer:
         if moving.insight is not self._loads[0]:
             self._loads = (moving.insight, query_loads(moving.insight))
         loads = self._loads[1]
-        for declared in self._declared:
-            name = declared["name"]
+        for said in self._declared:
+            name = said["name"]
             yield {
-                **declared,
+                **said,
                 **_of_status(status.get(name)),
                 **_of_answers(self.shown[name], known.get(name)),
                 "load": _short(loads.get(name)),
             }
-
-
-def _declared(catalog: Catalog) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for name, step in catalog.queries.items():
-        kind: Literal["windows", "rows", "current"] = "windows" if step.aggregates else "rows"
-        found.append(
-            {
-                "name": step.name,
-                "stream": step.stream,
-                "contract": str(catalog.contracts[name]),
-                "kind": "current" if step.current else kind,
-                "columns": [output.name for output in step.outputs],
-            }
-        )
-    return found
 
 
 def _of_status(status: QueryStatus | None) -> dict[str, Any]:
@@ -182,7 +166,7 @@ def _of_answers(shown: Shown, insight: QueryInsight | None) -> dict[str, Any]:
         "met": shown.met,
         "error": _short(shown.error),
         "column": shown.column,
-        "keys": {name: _plain(value) for name, value in shown.keys.items()},
+        "keys": {name: plain_key(value) for name, value in shown.keys.items()},
         "last_text": shown.text,
     }
     if insight is not None:
@@ -263,14 +247,3 @@ def _short(value: float | None) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.6g}")
-
-
-def _plain(value: Any) -> Any:
-    """A group key as JSON has it; whole numbers that JavaScript would round are texts.
-
-    >>> _plain(80), _plain(2**53 + 1), _plain(None)
-    (80, '9007199254740993', None)
-    """
-    if isinstance(value, int) and abs(value) > _SAFE:
-        return str(value)
-    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')

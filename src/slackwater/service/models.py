@@ -64,6 +64,11 @@ class QueryFrame(Model):
     stream: str
     contract: str
     kind: Literal["windows", "rows", "current"]
+    slide_seconds: float | None = Field(
+        None,
+        description="How far apart windows of time end: points further apart have a gap between them. "
+        "Null without such windows.",
+    )
     columns: list[str]
     answers: int
     groups: int = Field(description="How many groups the last answers were of; 0 without GROUP BY.")

@@ -15,10 +15,13 @@ from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
 from slackwater.runtime.groups import Places
-from slackwater.runtime.json_values import exact_text, to_micros
+from slackwater.runtime.json_values import exact_text, json_text, to_micros
 from slackwater.runtime.packed import Packed
 from slackwater.service.picking import answer_at, ends_of
 from slackwater.service.watched import Asked
+
+_SAFE = 2**53 - 1
+"""The largest whole number up to which JavaScript has all of them."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,6 +117,17 @@ def of_group(answer: Answer, keys: Mapping[str, str] | None) -> bool:
     """Whether an answer is of a group, by the texts of its keys."""
     group = answer.group
     return all(name in group and is_key(group[name], text) for name, text in (keys or {}).items())
+
+
+def plain_key(value: Any) -> Any:
+    """A group key as frames have it: a text where JSON has none, or JavaScript would read another number.
+
+    >>> plain_key(80), plain_key(2**53 + 1), plain_key(1.0), plain_key(None), plain_key([1, "a"])
+    (80, '9007199254740993', '1.0', None, '[1,"a"]')
+    """
+    if isinstance(value, int) and abs(value) > _SAFE:
+        return str(value)
+    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')
 
 
 def is_key(value: Any, text: str) -> bool:

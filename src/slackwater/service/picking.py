@@ -13,8 +13,13 @@ from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.groups import Places
 from slackwater.runtime.json_values import from_micros, plain
+from slackwater.runtime.show import show_estimate, show_keys
 from slackwater.service.models import Point
 
+ROW = "*"
+"""The column of answers that are rows: of a query without aggregates, whose columns are the keys."""
+LONGEST = 300
+"""Characters of a row that are shown of it."""
 _POINT = set(Point.model_fields)
 """That all fields are there is said by one set for all points: there may be many of them."""
 _AS_THEY_ARE = frozenset((pa.float64(), pa.int64(), pa.int32(), pa.string(), pa.bool_()))
@@ -41,6 +46,14 @@ def answer_at(batch: AnswerBatch, place: int) -> Answer:
         emitted_at=batch.emitted_at,
         slope=None if batch.slope is None else float(batch.slope[place]),
     )
+
+
+def answer_text(answer: Answer) -> str:
+    """An answer with its interval for the eye; of one that is a row, its columns."""
+    if answer.column != ROW or answer.how == "suspended":
+        return show_estimate(answer)
+    text = show_keys(answer.keys)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def point_at(batch: AnswerBatch, place: int) -> Point:

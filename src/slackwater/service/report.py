@@ -19,6 +19,7 @@ from slackwater.service import report_parts as parts
 from slackwater.service import report_tables as tables
 from slackwater.service import report_words as words
 from slackwater.service.models import Moment
+from slackwater.service.one_script import one_script
 from slackwater.service.recorded import Recorded
 from slackwater.service.report_data import QueryNumbers, numbers_of
 
@@ -70,7 +71,7 @@ def report(recorded: Recorded, title: str, *, made_at: datetime | None = None) -
         css=_asset("report/report.css"),
         data=script_json(data),
         uplot=_asset("vendor/uplot/uPlot.iife.min.js"),
-        script=_asset("report/report.js"),
+        script=one_script("report/report.js", _asset),
     )
 
 

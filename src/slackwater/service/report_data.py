@@ -11,11 +11,14 @@ from decimal import Decimal
 from typing import Any
 
 from slackwater.plan.catalog import Catalog
-from slackwater.plan.model import Step, TimeWindow
+from slackwater.plan.model import Step
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.json_values import json_text, to_micros
-from slackwater.runtime.show import show_estimate
+from slackwater.runtime.json_values import to_micros
+from slackwater.runtime.show import show_keys
+from slackwater.service.declared import kind_of, slide_seconds
 from slackwater.service.models import QueryFrame
+from slackwater.service.parts import plain_key
+from slackwater.service.picking import ROW, answer_text
 
 HELD = 64
 """Answers of a series that may be out of order."""
@@ -109,7 +112,7 @@ class QueryNumbers:
     @property
     def last(self) -> str:
         """The last answer with its interval."""
-        return "" if self._last is None else show_estimate(self._last)
+        return "" if self._last is None else answer_text(self._last)
 
     @property
     def answers(self) -> int:
@@ -122,8 +125,9 @@ class QueryNumbers:
     @property
     def shown_of(self) -> str:
         """The column and the group of the plot."""
-        keys = [f"{name}={value}" for name, value in self.keys.items()]
-        return " · ".join(filter(None, [self.column if self.column != "*" else "", " ".join(keys)]))
+        if self.column == ROW:
+            return "the last row"
+        return " · ".join(filter(None, [self.column, show_keys(self.keys.items())]))
 
     @property
     def rank(self) -> tuple[float, float, str]:
@@ -166,8 +170,12 @@ class QueryNumbers:
     def _shows(self, answer: Answer) -> bool:
         if answer.column != self.column:
             return False
-        # of a window that was given up there is one answer for all groups
-        return answer.how == "suspended" or {n: plain_key(v) for n, v in answer.keys} == self.keys
+        # of a window that was given up there is one answer for all groups; rows are no groups
+        return (
+            answer.how == "suspended"
+            or answer.column == ROW
+            or {n: plain_key(v) for n, v in answer.keys} == self.keys
+        )
 
     def _gap(self, at: float) -> bool:
         before, self._before = self._before, max(at, self._before or at)
@@ -197,7 +205,8 @@ def numbers_of(
             if query.column is None:
                 # of a query that was dropped: what its first answer is of
                 query.column = answer.column
-                query.keys = {name: plain_key(value) for name, value in answer.keys}
+                grouped = answer.column != ROW and answer.how != "suspended"
+                query.keys = {name: plain_key(value) for name, value in answer.keys} if grouped else {}
             query.take(answer)
     for query in found.values():
         query.settle()
@@ -205,9 +214,7 @@ def numbers_of(
 
 
 def _empty(step: Step, contract: str, sql: str) -> QueryNumbers:
-    slide = step.window.slide / 1e6 if isinstance(step.window, TimeWindow) else None
-    kind = "current" if step.current else "windows" if step.aggregates else "rows"
-    return QueryNumbers(step.name, contract, step.stream, kind, sql, slide)
+    return QueryNumbers(step.name, contract, step.stream, kind_of(step), sql, slide_seconds(step))
 
 
 def error_of(value: float | None, low: float | None, high: float | None) -> float | None:
@@ -231,11 +238,6 @@ def number(value: object) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
-
-
-def plain_key(value: Any) -> Any:
-    """A group key as frames have it."""
-    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')
 
 
 def _worst(points: Iterable[Drawn]) -> Drawn:

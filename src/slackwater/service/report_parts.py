@@ -8,6 +8,7 @@ from html import escape
 
 from slackwater.language.shown import shown_sql
 from slackwater.runtime.show import compact, printable
+from slackwater.service.picking import ROW
 from slackwater.service.report_data import QueryNumbers
 
 NONE = "–"
@@ -74,6 +75,9 @@ def card(query: QueryNumbers, plot: str | None) -> str:
     """One query: its last answer, the plot, and the main numbers."""
     value, _, interval = query.last.partition(" ")
     last = f"{text(value or NONE)} <small>{text(interval)}</small>"
+    is_row = query.column == ROW
+    if is_row:
+        last = text(query.last or NONE)
     drawing = (
         f'<div class="chart" id="{plot}" role="img" aria-label="{text(_in_words(query))}"></div>'
         if plot is not None
@@ -91,7 +95,8 @@ def card(query: QueryNumbers, plot: str | None) -> str:
         f'<article class="card{" unmet" if unmet else ""}"><h3><span>{text(query.name)}</span>'
         f'<span class="met">{met_words(query)}</span></h3>'
         f'<p class="contract" title="{text(query.contract)}">{text(query.contract)}</p>'
-        f'<p class="last">{last}</p><p class="of">{text(query.shown_of) or "&nbsp;"}</p>{drawing}'
+        f'<p class="last{" row" if is_row else ""}">{last}</p>'
+        f'<p class="of">{text(query.shown_of) or "&nbsp;"}</p>{drawing}'
         f'<dl class="facts">{listed}</dl>{hows(query.hows)}'
         f"<details><summary>SQL</summary><pre>{text(shown_sql(query.sql))}</pre></details></article>\n"
     )

@@ -16,10 +16,9 @@ from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
 from slackwater.runtime.groups import Places, places_of_group
 from slackwater.runtime.json_values import double_column
-from slackwater.runtime.show import show_estimate
 from slackwater.service.folding import KEPT_POINTS
 from slackwater.service.models import Point
-from slackwater.service.picking import answer_at, ends_of, point_at
+from slackwater.service.picking import ROW, answer_at, answer_text, ends_of, point_at
 
 Told = tuple[AnswerBatch, Places]
 """Answers of a query: a batch, and where in it they are."""
@@ -29,7 +28,10 @@ STALE = 5
 
 @dataclass
 class Shown:
-    """One query. The series is of its first column and, where it has groups, of one that stays."""
+    """One query. The series is of its first column and, where it has groups, of one that stays.
+
+    Of a query whose answers are rows there is no series, and the newest row is the last answer.
+    """
 
     name: str
     column: str | None = None
@@ -65,7 +67,10 @@ class Shown:
             self._show(batch, places, current)
 
     def _grouped(self, batch: AnswerBatch) -> bool:
-        return batch.column == self.column and bool(batch.keys) and batch.how != "suspended"
+        # rows that are delivered as they are have a key each, and are no groups
+        if batch.column == ROW or batch.how == "suspended":
+            return False
+        return batch.column == self.column and bool(batch.keys)
 
     def _chosen(self, told: Sequence[Told]) -> list[Told]:
         """Where the answers of the series are: all, or those of the shown group."""
@@ -97,8 +102,9 @@ class Shown:
         if current and (ends is None or self._end is None or int(ends[last]) >= self._last_end):
             self._last_end = 0 if ends is None else int(ends[last])
             self.last = answer_at(batch, last)
-            self.text = show_estimate(self.last)
-        if ends is not None:
+            self.text = answer_text(self.last)
+        # rows have no value that could be drawn
+        if ends is not None and batch.column != ROW:
             for place in places[-KEPT_POINTS:].tolist():
                 self._push(point_at(batch, place))
 

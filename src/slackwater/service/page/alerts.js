@@ -42,11 +42,8 @@ export class AlertsPanel {
     const [, name, condition, state, drop, trouble] = item.children;
     const up = alert.raised > 0 ? "yes" : "no";
     if (item.dataset.raised !== up) item.dataset.raised = up;
-    if (item.dataset.name !== alert.name) {
-      item.dataset.name = alert.name;
-      drop.setAttribute("aria-label", `Drop the alert ${alert.name}`);
-    }
-    say(drop, this.#words(alert.name));
+    if (item.dataset.name !== alert.name) item.dataset.name = alert.name;
+    this.#label(drop, alert.name);
     say(name, alert.name);
     say(condition, `${alert.query}: ${alert.condition}`);
     say(state, `${alert.raised > 0 ? `raised${where(alert)}` : "calm"} · ${compact(alert.events)} event${alert.events === 1 ? "" : "s"}`);
@@ -74,11 +71,17 @@ export class AlertsPanel {
     clearTimeout(this.#timer);
     this.#sure = name;
     if (name !== null) this.#timer = setTimeout(() => this.#ask(null), SURE_MS);
-    for (const item of byId("alerts-list").children) say(item.querySelector("button"), this.#words(item.dataset.name));
+    for (const item of byId("alerts-list").children) this.#label(item.querySelector("button"), item.dataset.name);
+    // the button has the focus already, so that its new words are read to nobody
+    if (name !== null) this.announce(`Really drop the alert ${name}? Press once more.`);
   }
 
-  #words(name) {
-    return name === this.#sure ? "Really drop?" : "Drop";
+  #label(button, name) {
+    const sure = name === this.#sure;
+    say(button, sure ? "Really drop?" : "Drop");
+    const label = sure ? `Really drop the alert ${name}?` : `Drop the alert ${name}`;
+    if (button.getAttribute("aria-label") !== label) button.setAttribute("aria-label", label);
+    button.toggleAttribute("data-sure", sure);
   }
 
   #tell(alerts) {

@@ -1,6 +1,8 @@
 /** Requests to the service: with the token of the page's address, and problems as errors. */
 
 const KEPT = "slackwater-token";
+/** What the question for the token returns where it was answered. */
+const GIVEN = "given";
 
 /** What the service said was wrong (RFC 9457), with the place in the SQL where there is one. */
 export class Problem extends Error {
@@ -20,6 +22,8 @@ export function takeToken() {
   if (found === null) return;
   useToken(found);
   history.replaceState(null, "", location.pathname + location.search);
+  const dialog = document.getElementById("token");
+  if (dialog.open) dialog.close(GIVEN);
 }
 
 export function useToken(token) {
@@ -58,14 +62,14 @@ async function problemOf(answer) {
 }
 
 export const getJson = async (path) => (await request("GET", path)).json();
-/** Answers; group keys that are numbers are kept as they are written, for 1.0 and 2^53 + 1 are no numbers of JavaScript's. */
+/** Answers; numbers in their group keys stay as they are written, for 1.0 and 2^53 + 1 are no numbers of JavaScript's. */
 export const getAnswers = async (path) => JSON.parse(await getText(path), keysAsWritten);
 export const getText = async (path) => (await request("GET", path)).text();
 
 function keysAsWritten(name, value, context) {
   // what an answer itself holds is drawn, and needs no more digits than there are
-  const drawn = typeof value !== "number" || "emitted_at" in this || Array.isArray(this);
-  return drawn ? value : (context?.source ?? value);
+  const drawn = typeof value !== "number" || ("emitted_at" in this && "keys" in this);
+  return drawn || context?.source === undefined ? value : JSON.rawJSON(context.source);
 }
 
 /** A request that changes something; where the token is missing it is asked for, once. */
@@ -92,10 +96,10 @@ export function askForToken() {
     form.onsubmit = (event) => {
       event.preventDefault();
       useToken(text.value.trim());
-      dialog.close("given");
+      dialog.close(GIVEN);
     };
     document.getElementById("token-later").onclick = () => dialog.close("");
-    dialog.onclose = () => resolve(dialog.returnValue === "given");
+    dialog.onclose = () => resolve(dialog.returnValue === GIVEN);
     text.value = dialog.returnValue = "";
     dialog.showModal();
   });

@@ -1,7 +1,7 @@
 /** One query as a card: filled when it comes into view, drawn only while it is there. */
 
 import { BandChart } from "./band.js";
-import { compact, keys, say, seconds, share } from "./format.js";
+import { compact, keys, ROW, say, seconds, share } from "./format.js";
 
 const WORDS = { true: ["✓", "contract met"], false: ["✗", "contract not met"], null: ["·", "no answer yet"] };
 
@@ -46,8 +46,11 @@ export class Card {
     say(parts.how, frame.suspended ? "suspended" : (frame.how ?? "waiting"));
     if (parts.how.dataset.how !== parts.how.textContent) parts.how.dataset.how = parts.how.textContent;
     say(parts.contract, frame.contract);
-    const [value, interval] = split(frame.last_text);
+    const isRow = frame.column === ROW;
+    const [value, interval] = isRow ? [frame.last_text || "–", ""] : split(frame.last_text);
     say(parts.value, value);
+    if (parts.value.title !== (isRow ? value : "")) parts.value.title = isRow ? value : "";
+    parts.value.classList.toggle("row", isRow);
     say(parts.interval, fitting(value, interval));
     if (parts.interval.title !== interval) parts.interval.title = interval;
     if (this.hovered === null) say(parts.of, ofText(frame));
@@ -61,6 +64,8 @@ export class Card {
   }
 
   remove() {
+    // what was asked for on its behalf may still come
+    this.inView = false;
     this.chart?.destroy();
     this.element.remove();
   }
@@ -99,6 +104,7 @@ export function fitting(value, interval) {
 
 /** What the answer is of: its column, its group, and of how many groups that is one. */
 export function ofText(frame) {
+  if (frame.column === ROW) return "the newest row";
   const parts = [frame.column ?? ""];
   const group = keys(frame.keys);
   if (group) parts.push(group);

@@ -1,6 +1,8 @@
 /** What was before the page was opened: answers of a card that comes into view, and the tide line. */
 
 import { getAnswers, getJson } from "./api.js";
+import { keyText, ROW } from "./format.js";
+import { ofSeries } from "./run.js";
 
 const MOST_AT_A_TIME = 3;
 const MOST_POINTS = 300;
@@ -9,7 +11,7 @@ let underWay = 0;
 
 /** Fetches the points of a query before those that are known, once for each series; `done` where there were any. */
 export function fill(query, done) {
-  if (query.filled || query.frame.column === null) return;
+  if (query.filled || query.frame.column === null || query.frame.column === ROW) return;
   query.filled = true;
   waiting.push(() => fetchPoints(query, done));
   next();
@@ -28,26 +30,33 @@ function next() {
 async function fetchPoints(query, done) {
   const { series, frame } = query;
   try {
-    const answers = await getAnswers(answersPath(query.name, { column: frame.column, keys: frame.keys, limit: MOST_POINTS }));
+    const answers = await answersOf(query.name, { column: frame.column, keys: frame.keys, limit: MOST_POINTS });
+    // the query may show another group by now, whose points are in the same series: it is cleared for them
+    if (query.series !== series || ofSeries(query.frame) !== ofSeries(frame)) return;
     series.before(answers.map(pointOf));
-    // the query may show another group by now
-    if (answers.length && query.series === series && query.frame.column === frame.column) done();
+    if (answers.length) done();
   } catch {
     // the card goes on with what comes; the next series asks again
   }
 }
 
-/** The address of answers of a query. */
+/** Answers of a query, oldest first. */
+export async function answersOf(name, asked) {
+  const answers = await getAnswers(answersPath(name, asked));
+  const { keys = {} } = asked;
+  // an empty text and NULL are asked for alike; of a window that was given up one answer speaks for all groups
+  const fits = (group) => Object.entries(keys).every(([key, value]) => (value === null) === (group[key] === null));
+  return answers.filter((answer) => answer.how === "suspended" || fits(answer.keys));
+}
+
+/** The address of answers of a query; NULL is asked for by nothing. */
 export function answersPath(name, { column = null, keys = {}, until = null, limit }) {
   const asked = new URLSearchParams({ limit });
   if (column !== null) asked.set("column", column);
-  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, keyText(value));
+  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, keyText(value) ?? "");
   if (until !== null) asked.set("until", until);
   return `/api/queries/${encodeURIComponent(name)}/answers?${asked}`;
 }
-
-/** A group key as it is asked for: NULL is nothing, a list is its JSON. */
-const keyText = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : (value ?? ""));
 
 /** An answer as a point. */
 export function pointOf(answer) {

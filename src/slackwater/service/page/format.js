@@ -1,6 +1,8 @@
 /** Numbers and times for the eye, as the command line writes them. */
 
 const NONE = "–";
+/** The column of answers that are rows, whose columns are the keys. */
+export const ROW = "*";
 
 /** Thousands marked, about `digits` of them. */
 export function number(value, digits = 4) {
@@ -73,9 +75,20 @@ export function moment(text) {
   return Date.parse(text) / 1000;
 }
 
-/** Group keys: host=a port=80. */
+/** Group keys: host=a port=80. A text that could be taken for no value has quotes. */
 export function keys(group) {
-  return Object.entries(group ?? {}).map(([name, value]) => `${name}=${value}`).join(" ");
+  const shown = (value) => (value === null ? "NULL" : /^(null|".*)?$/is.test(value) ? JSON.stringify(value) : value);
+  return Object.entries(group ?? {}).map(([name, value]) => `${name}=${shown(keyText(value))}`).join(" ");
+}
+
+/** What tells a group from all others of its query, whether a frame says it or an answer. */
+export function groupOf(group) {
+  return JSON.stringify(Object.entries(group ?? {}).map(([name, value]) => [name, keyText(value)]));
+}
+
+/** A group key as a text, null for NULL: lists and structs are texts in frames, and JSON in answers. */
+export function keyText(value) {
+  return value === null || typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** A value with its interval, for a reader of the screen or a hover. */

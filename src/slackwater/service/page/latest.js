@@ -1,13 +1,15 @@
 /** The newest answers of a query as a table: one line for each column and group, of which one can be chosen. */
 
 import { getAnswers } from "./api.js";
-import { answersPath, pointOf } from "./fill.js";
-import { clock, keys, make, moment, number, share } from "./format.js";
+import { answersOf, answersPath, pointOf } from "./fill.js";
+import { clock, groupOf, keys, make, moment, number, ROW, share } from "./format.js";
 import { showProblem } from "./problem.js";
 import { Series } from "./series.js";
 
 const MOST = 50;
 const EVERY_MS = 2_000;
+/** A recording is moved through by hand, and nothing runs beside it. */
+const EVERY_RECORDED_MS = 400;
 const SERIES_POINTS = 300;
 const HEADS = ["time", "column", "group", "answer", "interval", "how", "kept", "rows", "met"];
 const byId = (name) => document.getElementById(name);
@@ -15,6 +17,8 @@ const byId = (name) => document.getElementById(name);
 export class LatestAnswers {
   #askedAt = -Infinity;
   #underWay = false;
+  /** Null, or somebody has asked while a question was under way: whether at once. */
+  #again = null;
   #timer = 0;
   #shown = "";
 
@@ -25,21 +29,36 @@ export class LatestAnswers {
     this.details = byId("latest");
     this.place = byId("latest-list");
     this.query = null;
+    this.until = null;
     this.details.addEventListener("toggle", () => this.details.open && this.refresh(true));
   }
 
-  /** Another query. */
-  of(query, recorded) {
-    [this.query, this.recorded, this.#shown, this.choice] = [query, recorded, "", null];
+  /** Another query; ``until`` is how far its stream has come. */
+  of(query, recorded, until) {
+    [this.query, this.recorded, this.until, this.#shown, this.choice] = [query, recorded, until, "", null];
     this.place.replaceChildren();
+    this.#trouble(null);
     this.refresh(true);
   }
 
-  /** Asks for them where they are looked at; at most one question is under way, and not many in a short time. */
+  /** Shows the query as it is now. */
+  at(until) {
+    this.until = until;
+    this.refresh();
+  }
+
+  /**
+   * Asks for them where they are looked at, and for the series that was chosen wherever one was: it is in the chart.
+   * At most one question is under way, and there are not many in a short time.
+   */
   async refresh(atOnce = false) {
-    if (!this.details.open || this.query === null || this.#underWay) return;
-    const early = EVERY_MS - (performance.now() - this.#askedAt);
+    if (this.query === null || !(this.details.open || this.choice !== null)) return;
     clearTimeout(this.#timer);
+    if (this.#underWay) {
+      this.#again = atOnce || this.#again === true;
+      return;
+    }
+    const early = (this.recorded ? EVERY_RECORDED_MS : EVERY_MS) - (performance.now() - this.#askedAt);
     if (!atOnce && early > 0) {
       // no other frame may come that asks again
       this.#timer = setTimeout(() => this.refresh(), early);
@@ -49,15 +68,26 @@ export class LatestAnswers {
     this.#askedAt = performance.now();
     this.#underWay = true;
     try {
-      const answers = await getAnswers(this.#path(query));
-      if (this.query !== query) return;
-      this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
-      if (this.choice !== null) await this.#follow(query, this.choice);
-    } catch (problem) {
-      this.#failed(problem);
+      if (this.details.open) await this.#list(query);
+      if (this.query === query && this.choice !== null) await this.#follow(query, this.choice);
     } finally {
       this.#underWay = false;
-      if (this.query !== query) this.refresh(true);
+      const again = this.#again;
+      this.#again = null;
+      if (again !== null) this.refresh(again);
+    }
+  }
+
+  /** The newest answers of all columns and groups. */
+  async #list(query) {
+    try {
+      const answers = await getAnswers(this.#path(query));
+      if (this.query === query) this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
+    } catch (problem) {
+      const place = make("div", "problem");
+      showProblem(place, problem);
+      this.place.replaceChildren(place);
+      this.#shown = "";
     }
   }
 
@@ -67,26 +97,39 @@ export class LatestAnswers {
     const other = same(answer, frame) || (this.choice !== null && same(answer, this.choice)) ? null : answer;
     this.choice = other && { column: other.column, keys: other.keys };
     this.#mark();
+    this.#trouble(null);
     if (this.choice === null) this.chosen(null);
-    else this.#follow(this.query, this.choice).catch((problem) => this.#failed(problem));
+    else this.refresh(true);
   }
 
-  #failed(problem) {
-    const place = make("div", "problem");
-    showProblem(place, problem);
-    this.place.replaceChildren(place);
-    this.#shown = "";
-  }
-
+  /** Shows the series that was chosen as it is now. */
   async #follow(query, choice) {
-    const last = query.series.window().at(-1);
-    const until = this.recorded && last !== undefined ? new Date(last.at * 1000).toISOString() : null;
-    const asked = { column: choice.column, keys: choice.keys, until, limit: SERIES_POINTS };
-    const answers = await getAnswers(answersPath(query.name, asked));
-    if (this.query?.name !== query.name || this.choice !== choice) return;
-    const series = new Series(SERIES_POINTS);
-    for (const answer of answers) series.push(pointOf(answer));
-    this.chosen({ ...choice, series, answer: answers.at(-1) });
+    const asked = { column: choice.column, keys: choice.keys, until: this.#shownUntil(query), limit: SERIES_POINTS };
+    try {
+      const answers = await answersOf(query.name, asked);
+      if (this.query !== query || this.choice !== choice) return;
+      const series = new Series(SERIES_POINTS);
+      for (const answer of answers) series.push(pointOf(answer));
+      this.#trouble(null);
+      this.chosen({ ...choice, series, answer: answers.at(-1) });
+    } catch (problem) {
+      if (this.query === query && this.choice === choice) this.#trouble(problem);
+    }
+  }
+
+  /** Why the chosen series stands still; said once, however often it is asked for. */
+  #trouble(problem) {
+    const place = byId("chosen-problem");
+    const words = problem?.message ?? "";
+    if (place.dataset.words === words) return;
+    place.dataset.words = words;
+    showProblem(place, problem);
+  }
+
+  /** A recording is asked for what was there at the chosen time; null: for the newest. */
+  #shownUntil(query) {
+    const at = query.series.window().at(-1)?.at ?? this.until;
+    return this.recorded && at !== null ? new Date(at * 1000).toISOString() : null;
   }
 
   /** Says which line is the one in the chart. */
@@ -99,11 +142,10 @@ export class LatestAnswers {
     }
   }
 
-  /** A recording is asked for what was there at the chosen time. */
   #path(query) {
-    const last = query.series.window().at(-1);
-    if (!this.recorded || last === undefined) return `/api/queries/${encodeURIComponent(query.name)}/latest?limit=${MOST}`;
-    return answersPath(query.name, { until: new Date(last.at * 1000).toISOString(), limit: MOST });
+    const until = this.#shownUntil(query);
+    if (until === null) return `/api/queries/${encodeURIComponent(query.name)}/latest?limit=${MOST}`;
+    return answersPath(query.name, { until, limit: MOST });
   }
 
   #show(answers) {
@@ -116,12 +158,13 @@ export class LatestAnswers {
     const head = table.createTHead().insertRow();
     for (const word of HEADS) head.appendChild(make("th", "", word)).scope = "col";
     const body = table.createTBody();
-    const several = answers.some((answer) => !same(answer, answers[0]));
+    // rows have no series that could be chosen
+    const several = answers.some((answer) => answer.column !== ROW && !same(answer, answers[0]));
     for (const answer of answers) {
       const row = body.insertRow();
       const time = answer.window_end ?? answer.at;
       const cells = [
-        time ? clock(moment(time)) : "–", answer.column ?? "", keys(answer.keys), valueText(answer.value), intervalText(answer),
+        time ? clock(moment(time)) : "–", answer.column === ROW ? "" : (answer.column ?? ""), keys(answer.keys), valueText(answer.value), intervalText(answer),
         answer.how, share(answer.rate), number(answer.rows), answer.met ? "✓" : "✗",
       ];
       for (const cell of cells) row.insertCell().textContent = cell;
@@ -150,11 +193,12 @@ export class LatestAnswers {
 const timeOf = (answer) => moment(answer.window_end ?? answer.at ?? answer.emitted_at);
 const newestFirst = (one, other) => timeOf(other) - timeOf(one);
 
-const same = (one, other) => one.column === other.column && keys(one.keys) === keys(other.keys);
+const same = (one, other) => one.column === other.column && groupOf(one.keys) === groupOf(other.keys);
 
 export function valueText(value) {
   if (typeof value === "number") return number(value, 7);
-  return value === null ? "–" : String(value);
+  if (value === null) return "–";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 export function intervalText({ low, high, value, confidence }) {

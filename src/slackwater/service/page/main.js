@@ -29,6 +29,8 @@ let asked = 0;
 let planAt = -Infinity;
 
 takeToken();
+// an address with a token that is put into an open page loads nothing anew
+addEventListener("hashchange", takeToken);
 startColours();
 
 const announcer = new Announcer();

@@ -1,7 +1,8 @@
 /** A plan that the service has drawn, in a frame that scrolls, and in the page's colours. */
 
-import { colour, isDark, onColours } from "./colours.js";
+import { isDark } from "./colours.js";
 import { make } from "./format.js";
+import { colour, onColours } from "./palette.js";
 
 export class Picture {
   #svg = "";

@@ -1,14 +1,16 @@
 /** The shared plan as a live picture: operators as a river, shedders as gates, queries where they end. */
 
 import { getJson, getText } from "./api.js";
-import { compact, say, seconds, share } from "./format.js";
+import { compact, say, seconds } from "./format.js";
 import { Picture } from "./picture.js";
 import { completed, costsOf, edgePath, flowsOf, rowsOf, shapeOf } from "./plan_layout.js";
+import { facts, gateOf, nameOf, sheds, showDeclared, showTable, stateOf, summary } from "./plan_words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const CHARACTER = 6.65;
 const NARROW_CHARACTER = 5.5;
-const NAMES = { stream: "stream", test: "filter", lookup: "lookup", python: "Python", members: "members" };
+/** Where keys go from a query in the picture: by so many queries. */
+const STEPS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
 
 export class Plan {
   constructor({ open }) {
@@ -33,7 +35,10 @@ export class Plan {
       const streams = insight.streams.filter((stream) => stream.measured && stream.operators.length);
       const { version } = frame;
       if (streams.length) this.show(completed(streams, frame, queries));
-      else if (this.version !== version) this.#picture(await getText("/api/plan?format=svg"));
+      else if (this.version !== version) {
+        const [drawn, text] = await Promise.all(["svg", "text"].map((format) => getText(`/api/plan?format=${format}`)));
+        this.#picture(drawn, text);
+      }
       this.version = version;
     } catch {
       // the stream of frames says that the service is away; the last picture stays
@@ -52,10 +57,11 @@ export class Plan {
   }
 
   /** The declared plan, while nothing is measured. */
-  #picture(text) {
+  #picture(drawn, text) {
     [this.svg, this.shape] = [null, ""];
     this.declared ??= new Picture(this.place, "The shared plan as it is declared", "declared");
-    this.declared.show(text);
+    this.declared.show(drawn);
+    showDeclared(text);
     say(this.note, "as declared");
   }
 
@@ -64,9 +70,11 @@ export class Plan {
     this.declared = null;
     const { rows, height } = rowsOf(this.streams);
     const width = Math.max(240, this.place.clientWidth - 2);
-    this.svg = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" });
+    this.svg = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group" });
+    this.svg.addEventListener("keydown", (event) => this.#key(event));
+    const focused = document.activeElement?.closest("#plan .leaf")?.dataset.key;
     this.elements = new Map();
-    const [edges, boxes] = [element("g"), element("g")];
+    const [edges, boxes] = [element("g", { "aria-hidden": "true" }), element("g")];
     for (const row of rows) {
       const parts = {};
       if (row.parent) {
@@ -84,11 +92,31 @@ export class Plan {
     const top = this.place.scrollTop;
     this.place.replaceChildren(this.svg);
     this.place.scrollTop = top;
+    this.leaves = [...boxes.querySelectorAll(".leaf.query")];
+    this.#reach(this.leaves.find((leaf) => leaf.dataset.key === focused) ?? this.leaves[0], focused !== undefined);
     this.#update();
   }
 
+  /** One of the queries is reached by Tab, the others from there by arrows: there may be hundreds. */
+  #reach(leaf, focus = true) {
+    if (leaf === undefined) return;
+    for (const other of this.leaves) other.setAttribute("tabindex", other === leaf ? "0" : "-1");
+    if (focus) leaf.focus();
+  }
+
+  #key(event) {
+    const place = this.leaves.indexOf(event.target.closest(".leaf.query"));
+    if (place < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = STEPS[event.key];
+    if (step !== undefined) this.#reach(this.leaves[Math.max(0, Math.min(this.leaves.length - 1, place + step))]);
+    else if (event.key === "Enter" || event.key === " ") this.open(event.target.closest(".leaf").dataset.name);
+    else return;
+    event.preventDefault();
+  }
+
   #operator(row, parts, width) {
-    const group = element("g", { class: `operator ${row.operator.kind}`, transform: `translate(${row.x} ${row.y})` });
+    const place = `translate(${row.x} ${row.y})`;
+    const group = element("g", { class: `operator ${row.operator.kind}`, transform: place, "aria-hidden": "true" });
     parts.gate = group.appendChild(element("g", { class: "gate" }));
     parts.gate.append(element("rect", { x: 0, y: 4, width: 14, height: 18, rx: 3 }), element("path", { d: "M4 8v10M7 8v10M10 8v10" }));
     parts.dot = group.appendChild(element("circle", { cx: 7, cy: 13, r: 5 }));
@@ -97,7 +125,7 @@ export class Plan {
     const label = element("text", { x: 22, y: 16, class: "label" });
     label.textContent = row.operator.label.length > room ? `${row.operator.label.slice(0, room - 1)}…` : row.operator.label;
     const title = element("title");
-    title.textContent = `${NAMES[row.operator.kind]}: ${row.operator.label}`;
+    title.textContent = nameOf(row.operator);
     parts.facts = element("text", { x: 22, y: 30, class: "facts" });
     parts.gateSays = element("tspan", { class: "gate-says" });
     parts.factsSay = element("tspan");
@@ -116,6 +144,10 @@ export class Plan {
       group.append(element("rect", { x: 0, y: 0, width: width - row.x - 4, height: 20, rx: 4, class: "back" }));
       parts.mark = group.appendChild(element("circle", { cx: 9, cy: 10, r: 3.5, class: "mark" }));
       group.addEventListener("click", () => this.open(row.name));
+      group.setAttribute("role", "button");
+      group.setAttribute("aria-label", row.name);
+      [group.dataset.name, group.dataset.key] = [row.name, row.key];
+      parts.group = group;
     }
     const name = element("text", { x: 22, y: 14, class: "name" });
     name.textContent = row.name;
@@ -134,27 +166,29 @@ export class Plan {
       const drops = new Map(stream.drops.flatMap((drop) => drop.queries.map((name) => [name.toLowerCase(), drop])));
       known.set(stream.stream, { stream, flows, costs, total, queries, drops });
     }
+    const nowOf = (row) => known.get(row.stream.stream);
     for (const row of this.rows) {
-      const now = known.get(row.stream.stream);
+      const now = nowOf(row);
       const parts = this.elements.get(row.key);
       if (row.kind === "operator") this.#updateOperator(row, parts, now);
       else if (row.kind === "query") this.#updateQuery(row, parts, now);
     }
     const measured = Math.max(...this.streams.map((stream) => stream.measured));
     say(this.note, `measured over ${compact(measured)} batch${measured === 1 ? "" : "es"}`);
-    this.svg.setAttribute("aria-label", this.#words());
+    this.svg.setAttribute("aria-label", summary(this.streams));
+    showTable(this.rows, nowOf);
   }
 
   #updateOperator(row, parts, { stream, flows, costs, total }) {
     const operator = stream.operators[row.place];
-    const shed = operator.passes !== null && operator.passes !== undefined && operator.passes < 1;
+    const shed = sheds(operator);
     if (parts.gate.classList.contains("shut") !== shed) parts.gate.classList.toggle("shut", shed);
     const flow = flows[row.place];
     if (parts.whole) {
       setWidth(parts.whole, flow.whole);
       setWidth(parts.kept, flow.kept);
     }
-    const gate = shed ? `lets pass ${share(operator.passes)}` : "";
+    const gate = gateOf(operator);
     const known = facts(operator, stream);
     // what does not fit before the bar is left out, the last first
     while (known.length > 1 && [gate, ...known].join(" · ").length > row.room) known.pop();
@@ -169,36 +203,11 @@ export class Plan {
   #updateQuery(row, parts, { queries, drops }) {
     const query = queries.get(row.name);
     if (!query) return;
-    const drop = drops.get(row.name.toLowerCase());
-    let state = "whole";
-    let words = "all";
-    if (query.suspended || drop?.shut) [state, words] = ["suspended", "suspended"];
-    else if (drop && drop.share > 0) [state, words] = ["shed", `leaves out ${share(drop.share)} of windows`];
-    else if (query.rate < 1) [state, words] = ["shed", `${share(query.rate)}${query.error ? `, ± ${share(query.error)}` : ""}`];
+    const [state, words] = stateOf(query, drops.get(row.name.toLowerCase()));
     say(parts.says, words);
+    parts.group.setAttribute("aria-label", `${row.name}: ${words}`);
     if (parts.mark.dataset.state !== state) parts.mark.dataset.state = parts.says.dataset.state = state;
   }
-
-  #words() {
-    return this.streams
-      .map((stream) => {
-        const gates = stream.operators.filter((operator) => operator.passes !== null && operator.passes < 1);
-        const shed = gates.map((operator) => `${share(operator.passes)} before ${operator.label}`).join(", ");
-        return `Plan of ${stream.stream}: ${stream.operators.length} operators, ${stream.queries.length} queries; shedders: ${shed || "none"}`;
-      })
-      .join(". ");
-  }
-}
-
-function facts(operator, stream) {
-  if (operator.kind === "stream") {
-    const rows = `${compact(stream.rate)} rows a second`;
-    return [rows, stream.size === null ? "not measured" : `${compact(stream.size)} a batch`];
-  }
-  const { rows_in: before, rows_out: after } = operator;
-  if (after === null || after === undefined) return [NAMES[operator.kind]];
-  const own = before > 0 ? `selects ${share(after / before)}` : "";
-  return [own, `${share(after)} of all rows`].filter(Boolean);
 }
 
 /** The square root of the flow, so that a hundredth of the water is still a line. */

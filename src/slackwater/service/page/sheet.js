@@ -1,9 +1,10 @@
 /** The sheet of one query: a large band chart, what is known of it, and how to alter or drop it. */
 
+import { rows } from "./agents.js";
 import { change, getJson } from "./api.js";
 import { BandChart } from "./band.js";
 import { errorText, ofText } from "./card.js";
-import { compact, make, say, seconds, share } from "./format.js";
+import { compact, make, ROW, say, seconds, share } from "./format.js";
 import { LatestAnswers, intervalText, valueText } from "./latest.js";
 import { showProblem } from "./problem.js";
 
@@ -19,6 +20,7 @@ export class QuerySheet {
     this.latest = new LatestAnswers((chosen) => this.#choose(chosen));
     this.chosen = null;
     this.until = null;
+    this.recorded = false;
     this.dialog.addEventListener("close", () => this.#closed());
     byId("contract-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -30,7 +32,7 @@ export class QuerySheet {
   }
 
   open(query, until, recorded) {
-    [this.query, this.chosen] = [query, null];
+    [this.query, this.chosen, this.recorded] = [query, null, recorded];
     say(byId("query-heading"), query.name);
     byId("contract").value = query.frame.contract;
     showProblem(byId("contract-problem"), null);
@@ -40,7 +42,7 @@ export class QuerySheet {
     this.chart?.destroy();
     this.chart = new BandChart(byId("query-chart"), { told: (text) => this.#hover(text) });
     this.#draw(until);
-    this.latest.of(query, recorded);
+    this.latest.of(query, recorded, until);
     this.#said(query);
   }
 
@@ -52,9 +54,13 @@ export class QuerySheet {
       this.announce(`${this.query.name} is no more.`);
       return this.dialog.close();
     }
+    // one of the same name that was made anew has other columns and groups
+    const anew = now !== this.query;
+    if (anew) this.chosen = null;
     this.query = now;
     this.#draw(until(now));
-    this.latest.refresh();
+    if (anew) this.latest.of(now, this.recorded, this.until);
+    else this.latest.at(this.until);
   }
 
   /** Shows another column or group than the card does; null: the same. */
@@ -69,12 +75,16 @@ export class QuerySheet {
     const { chosen } = this;
     const shown = chosen ? { ...frame, ...ofAnswer(chosen.answer), column: chosen.column, keys: chosen.keys } : frame;
     say(byId("query-answer"), (chosen ? answerText(chosen.answer) : frame.last_text) || "–");
+    byId("query-answer").classList.toggle("row", shown.column === ROW);
     this.ofText = ofText(shown);
     if (!this.hovered) say(byId("query-of"), this.ofText);
     this.chart.show(chosen ? { ...this.query, frame: shown, series: chosen.series } : this.query, until);
+    const met = chosen ? (chosen.answer?.met ?? null) : (this.query.series.window().at(-1)?.met ?? frame.met);
+    const all = frame.groups > 1 ? "met in all groups" : severalColumns(frame) ? "met in all columns" : null;
     const facts = [
       ["contract", frame.contract],
-      ["met", { true: "yes", false: "no", null: "no answer yet" }[frame.met]],
+      ["met", metText(met)],
+      ...(all === null ? [] : [[all, metText(frame.met)]]),
       ["how", shown.suspended ? "suspended" : (shown.how ?? "waiting")],
       ["error", errorText(shown)],
       ["to be expected", frame.expected_error === null ? "–" : frame.expected_error === 0 ? "none" : share(frame.expected_error)],
@@ -85,12 +95,11 @@ export class QuerySheet {
       frame.kind === "current" ? ["evaluated", compact(frame.evaluated)] : ["left out", leftOut(frame)],
       ["stream", frame.stream],
     ];
-    const place = byId("query-facts");
-    facts.forEach(([name, value], i) => {
-      const group = place.children[i] ?? place.appendChild(factGroup());
+    rows(byId("query-facts"), facts, factGroup, (group, [name, value]) => {
       say(group.firstElementChild, name);
       say(group.lastElementChild, value);
-      if (name === "met" && group.dataset.met !== String(frame.met)) group.dataset.met = String(frame.met);
+      const mark = name === "met" ? String(met) : name === all ? String(frame.met) : "";
+      if (group.dataset.met !== mark) group.dataset.met = mark;
     });
   }
 
@@ -174,6 +183,11 @@ function ofAnswer(answer) {
   const error = half === 0 ? 0 : half === null || value === 0 ? null : half / Math.abs(value);
   return { how, rate, error, suspended: how === "suspended" };
 }
+
+/** Whether a query answers with several columns, beside its group keys. */
+const severalColumns = ({ column, columns, keys }) => column !== ROW && columns.filter((name) => !(name in keys)).length > 1;
+
+const metText = (met) => ({ true: "yes", false: "no", null: "no answer yet" })[met];
 
 /** What is left out, in words: whole windows under SUBSET, else rows. */
 function leftOut({ contract, rate }) {

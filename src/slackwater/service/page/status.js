@@ -24,11 +24,12 @@ export function showStreams(streams) {
   while (place.children.length > streams.length) place.lastElementChild.remove();
   streams.forEach((stream, i) => {
     const item = place.children[i] ?? place.appendChild(streamItem());
-    const [name, rows, lag] = item.children;
+    const [name, rows, lag, lost] = item.children;
     if (item.dataset.state !== stream.state) item.dataset.state = stream.state;
     say(name, stream.name);
     say(rows, `${compact(stream.rows_per_second)} rows/s`);
     say(lag, stream.lag_seconds === null ? "" : `${duration(stream.lag_seconds)} behind`);
+    say(lost, lostWords(stream).join(", "));
     const title = streamWords(stream);
     if (item.title !== title) item.title = title;
   });
@@ -36,16 +37,19 @@ export function showStreams(streams) {
 
 function streamItem() {
   const item = make("li");
-  item.append(make("span", "stream-name"), make("span", "stream-rows"), make("span", "stream-lag"));
+  item.append(make("span", "stream-name"), make("span", "stream-rows"), make("span", "stream-lag"), make("span", "stream-lost"));
   return item;
+}
+
+/** Rows that no answer rests on. */
+function lostWords({ late, unreadable }) {
+  return [late ? `${compact(late)} late` : "", unreadable ? `${compact(unreadable)} unreadable` : ""].filter(Boolean);
 }
 
 function streamWords(stream) {
   const parts = [`${stream.name} is ${stream.state}, batch ${stream.batch}`];
   if (stream.batch_seconds !== null) parts.push(`the last one took ${duration(stream.batch_seconds)}`);
   if (stream.progress !== null) parts.push(`${Math.round(stream.progress * 100)} % read`);
-  if (stream.late) parts.push(`${compact(stream.late)} rows late`);
-  if (stream.unreadable) parts.push(`${compact(stream.unreadable)} rows unreadable`);
   return parts.join(", ");
 }
 

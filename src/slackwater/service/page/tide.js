@@ -1,8 +1,8 @@
 /** The tide line: the load as water against the capacity, and the level below it. */
 
-import { axis, STEPS, times } from "./band.js";
-import { colour, onColours } from "./colours.js";
-import { number, say, seconds, tick } from "./format.js";
+import { number, say, seconds } from "./format.js";
+import { colour, onColours } from "./palette.js";
+import { levelOptions, loadOptions } from "./tide_lines.js";
 
 const SPANS = [[120, "2 min"], [600, "10 min"]];
 const byId = (name) => document.getElementById(name);
@@ -37,7 +37,10 @@ export class TideLine {
       rows.map((row) => row.capacity),
     ];
     const level = [main[0], rows.map((row) => row.level)];
-    this.charts ??= [this.#main(main), this.#level(level)];
+    this.charts ??= [
+      new uPlot(loadOptions(this.places[0], { hooks: this.#hooks() }), main, this.places[0]),
+      new uPlot(levelOptions(this.places[1], { hooks: this.#hooks() }), level, this.places[1]),
+    ];
     const range = { min: from, max: Math.max(last, from + 1) };
     for (const [chart, data] of [[this.charts[0], main], [this.charts[1], level]]) {
       chart.batch(() => {
@@ -60,63 +63,6 @@ export class TideLine {
     );
     const highest = Math.max(...rows.map((row) => row.level));
     this.places[1].setAttribute("aria-label", `Level ${last.level.toFixed(2)}; highest shown ${highest.toFixed(2)}`);
-  }
-
-  #main(data) {
-    const none = { points: { show: false } };
-    return new uPlot(
-      {
-        ...this.#common(0),
-        scales: { x: { time: true }, y: { range: (_c, _l, most) => [0, Math.max(1e-6, most ?? 0) * 1.12] } },
-        axes: [axis({ show: false, incrs: STEPS }), axis({ size: 44, space: 34, values: (_c, splits) => splits.map(tick) })],
-        series: [
-          {},
-          { ...none, stroke: () => colour("shed-line"), width: 1.5 },
-          { ...none, stroke: () => colour("water"), width: 1.5, fill: waterFill },
-          { ...none, stroke: () => colour("ink"), width: 1.25, dash: [7, 5] },
-        ],
-        bands: [{ series: [1, 2], fill: () => colour("shed") }],
-        hooks: this.#hooks(),
-      },
-      data,
-      this.places[0],
-    );
-  }
-
-  #level(data) {
-    return new uPlot(
-      {
-        ...this.#common(1),
-        scales: { x: { time: true }, y: { range: (_c, _l, most) => [0, Math.max(1, most ?? 0) * 1.15] } },
-        axes: [
-          axis({ size: 18, space: 90, incrs: STEPS, values: times, grid: { show: false } }),
-          axis({ size: 44, splits: (chart) => (chart.scales.y.max > 2.4 ? [0, Math.floor(chart.scales.y.max)] : [0, 1]) }),
-        ],
-        series: [
-          {},
-          { points: { show: false }, stroke: () => colour("level"), width: 1.75, fill: () => colour("level-fill") },
-        ],
-        hooks: this.#hooks(),
-      },
-      data,
-      this.places[1],
-    );
-  }
-
-  #common(place) {
-    return {
-      width: Math.max(100, this.places[place].clientWidth),
-      height: this.places[place].clientHeight,
-      // the chart above has no axis below it: half a line of room for its lowest number
-      padding: [4, 6, place === 0 ? 7 : 0, 0],
-      legend: { show: false },
-      cursor: {
-        y: false,
-        drag: { x: false, y: false },
-        sync: { key: "tide" },
-        points: { size: 6, width: 0 },
-      },
-    };
   }
 
   /** A click chooses a time of a recording; the chosen one is drawn. */
@@ -166,16 +112,6 @@ export class TideLine {
       group.append(button);
     }
   }
-}
-
-/** Water is deeper in colour below. */
-function waterFill(chart) {
-  const { ctx, bbox } = chart;
-  if (!bbox.height) return colour("water-top");
-  const fill = ctx.createLinearGradient(0, bbox.top, 0, bbox.top + bbox.height);
-  fill.addColorStop(0, colour("water-top"));
-  fill.addColorStop(1, colour("water-deep"));
-  return fill;
 }
 
 /** What a level means, in a sentence. */

@@ -1,0 +1,96 @@
+/** The shared plan in words: what stands beside the operators of its picture, and all of it as a table for who does not see it. */
+
+import { rows } from "./agents.js";
+import { compact, make, say, seconds, share } from "./format.js";
+
+const NAMES = { stream: "stream", test: "filter", lookup: "lookup", python: "Python", members: "members" };
+const HEADS = ["operator", "reads", "rows", "cost of a row", "shedder", "queries that end here"];
+const byId = (name) => document.getElementById(name);
+
+/** What an operator is. */
+export const nameOf = ({ kind, label }) => `${NAMES[kind]}: ${label}`;
+
+/** What is known of the rows of an operator, the most important first. */
+export function facts(operator, stream) {
+  if (operator.kind === "stream") {
+    const rate = `${compact(stream.rate)} rows a second`;
+    return [rate, stream.size === null ? "not measured" : `${compact(stream.size)} a batch`];
+  }
+  const { rows_in: before, rows_out: after } = operator;
+  if (after === null || after === undefined) return [NAMES[operator.kind]];
+  const own = before > 0 ? `selects ${share(after / before)}` : "";
+  return [own, `${share(after)} of all rows`].filter(Boolean);
+}
+
+/** Whether rows are shed before an operator. */
+export const sheds = ({ passes }) => passes !== null && passes !== undefined && passes < 1;
+
+/** What lies before an operator that sheds. */
+export const gateOf = (operator) => (sheds(operator) ? `lets pass ${share(operator.passes)}` : "");
+
+/** How a query does: its state, and the same in words. */
+export function stateOf(query, drop) {
+  if (query.suspended || drop?.shut) return ["suspended", "suspended"];
+  if (drop && drop.share > 0) return ["shed", `leaves out ${share(drop.share)} of windows`];
+  if (query.rate < 1) return ["shed", `${share(query.rate)}${query.error ? `, ± ${share(query.error)}` : ""}`];
+  return ["whole", "all"];
+}
+
+/** All streams in a sentence each. */
+export function summary(streams) {
+  return streams
+    .map((stream) => {
+      const shed = stream.operators.filter(sheds).map((operator) => `${share(operator.passes)} before ${operator.label}`);
+      const size = `${stream.operators.length} operators, ${stream.queries.length} queries`;
+      return `Plan of ${stream.stream}: ${size}; shedders: ${shed.join(", ") || "none"}`;
+    })
+    .join(". ");
+}
+
+/** Shows a plan as it is declared. */
+export function showDeclared(text) {
+  byId("plan-table").hidden = true;
+  byId("plan-text").hidden = false;
+  say(byId("plan-text"), text);
+}
+
+/** Shows the rows of the picture, each with what is known `now` of its stream; nothing of it is announced. */
+export function showTable(drawn, now) {
+  const table = byId("plan-table");
+  table.hidden = false;
+  byId("plan-text").hidden = true;
+  if (!table.tHead) {
+    const head = table.createTHead().insertRow();
+    for (const word of HEADS) head.appendChild(make("th", "", word)).scope = "col";
+    table.createTBody();
+  }
+  const ends = new Map(drawn.map((row) => [row.key, []]));
+  for (const row of drawn) if (row.kind !== "operator") ends.get(row.parent.key).push(leafText(row, now(row)));
+  const operators = drawn.filter((row) => row.kind === "operator");
+  rows(table.tBodies[0], operators, operatorRow, (line, row) => {
+    const { stream } = now(row);
+    const operator = stream.operators[row.place];
+    const cells = [
+      nameOf(operator),
+      row.parent?.operator.label ?? "",
+      facts(operator, stream).join(", "),
+      operator.seconds === null ? "not measured" : seconds(operator.seconds),
+      gateOf(operator) || "none",
+      ends.get(row.key).join("; "),
+    ];
+    cells.forEach((text, i) => say(line.children[i], text));
+  });
+}
+
+function leafText({ kind, name }, { queries, drops }) {
+  const query = queries.get(name);
+  return kind === "query" && query ? `${name}: ${stateOf(query, drops.get(name.toLowerCase()))[1]}` : name;
+}
+
+function operatorRow() {
+  const line = make("tr");
+  const name = make("th");
+  name.scope = "row";
+  line.append(name, ...HEADS.slice(1).map(() => make("td")));
+  return line;
+}
