@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,10 +37,23 @@ class Sliders:
         return self.now
 
 
+def slow() -> Callable[[int], int]:
+    """A function that takes its time; made here, since Spark's workers have no tests."""
+
+    def scored(port: int) -> int:
+        until = time.perf_counter() + 0.004
+        while time.perf_counter() < until:
+            pass
+        return port
+
+    return scored
+
+
 @pytest.fixture(scope="module")
 def run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     state = tmp_path_factory.mktemp("service") / "state"
-    with running(spark, state, STREAM + QUERIES + WATCHED, dials=Sliders()) as found:
+    functions = {"scored": (slow(), "int")}
+    with running(spark, state, STREAM + QUERIES + WATCHED, dials=Sliders(), functions=functions) as found:
         found.turn(5)
         yield found
 
@@ -114,6 +128,20 @@ def test_a_preview_says_what_would_become_of_load_and_errors(run: Running, clien
     assert (mail["fresh"], mail["rate"], mail["error"], mail["met"]) == (True, 1.0, 0.0, True)
     assert said["notes"] == ["Tried on 300 rows that have just come."]
     assert "mail" not in run.session.catalog.queries, "nothing was changed"
+
+
+def test_a_function_is_previewed_with_the_time_that_it_takes(run: Running, client: Client) -> None:
+    sql = (
+        "CREATE QUERY dear AS SELECT COUNT(*) AS n FROM p WHERE scored(port) > 0 "
+        "GROUP BY window(ts, '2 seconds') WITH ERROR 5%"
+    )
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.ask, "POST", "/api/preview", {"sql": sql})
+        wait_for(lambda: "p" in run.session.engine.tasting._wanted or asked.done())
+        if not asked.done():
+            run.turn()
+        said = asked.result(60).ok()
+    assert said["load"] - said["load_before"] > 0.5 * 300 * 0.004, "300 rows of four milliseconds each"
 
 
 def test_under_overload_an_error_is_predicted(run: Running) -> None:
