@@ -45,7 +45,7 @@ def under(load: StreamLoad, plan: Plan, tried: Mapping[str, tuple[StreamStatisti
     nodes = operators_of(plan, stream, slots)
     passed = _by_operator(load.nodes, load.statistics.passed)
     queries = dict(load.statistics.queries)
-    functions = {id_: PYTHON_ROW for id_ in slots.by_id}
+    functions = dict.fromkeys(slots.by_id, PYTHON_ROW)
     if stream.lower() in tried:
         found, trial = tried[stream.lower()]
         other = slots_of(trial, stream, frozenset())

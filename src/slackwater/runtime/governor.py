@@ -377,7 +377,7 @@ class Governor:
     def settle(self) -> None:
         """Let costs be what the batches so far say, however far that is from what was taken for granted.
 
-        Of a function that takes a thousand times as long as others, one step leaves most to the pass it is in.
+        Of a function that takes a thousand times as long as others, one step leaves most to its pass.
         """
         for known in self._streams.values():
             for _ in range(SETTLING):

@@ -96,8 +96,11 @@ class Control(Protocol):
         """Statements, all or none, as `Session.sql` takes them; raises SlackwaterError where one is wrong."""
         ...
 
-    def preview(self, sql: str) -> Preview:
-        """What statements would do to the plan and to errors; nothing is changed."""
+    def preview(self, sql: str, *, on_rows: bool = True) -> Preview:
+        """What statements would do to the plan and to errors; nothing is changed.
+
+        ``on_rows``: whether new queries may be run on rows that come, and so do whatever they say.
+        """
         ...
 
     def turn(self, wanted: KnobsWanted) -> Knobs | None:
