@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from service_client import Client
 from service_run import EPOCH, PORTS, QUERIES, STREAM, Running, running
+from slackwater.errors import RunError
 from slackwater.service.folding import fold
 from slackwater.service.models import Frame
 
@@ -188,3 +190,19 @@ def test_what_is_declared(client: Client) -> None:
     assert query["sql"].startswith("CREATE QUERY web AS SELECT")
     assert query["frame"]["name"] == "web"
     assert [q["name"] for q in client.get("/api/queries").ok()][:3] == ["total", "by_port", "web"]
+
+
+def test_a_run_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:
+    broken = (
+        "CREATE QUERY broken AS SELECT SUM(IF(port = 53, CAST(raise_error('no port') AS INT), size)) AS s "
+        "FROM p GROUP BY window(ts, '2 seconds')"
+    )
+    with running(spark, tmp_path / "state", STREAM + broken) as run:
+        with pytest.raises(RunError, match="no port") as raised:
+            run.turn()
+        run.live.advance()
+        frame = run.client.get("/api/frame").ok()
+        assert (frame["phase"], frame["message"]) == ("failed", str(raised.value))
+        run.session.engine.error = KeyError("size")
+        run.live.advance()
+        assert run.live.frame().message == "KeyError: 'size'"

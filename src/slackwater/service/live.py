@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from slackwater.errors import SlackwaterError
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
@@ -25,6 +26,7 @@ from slackwater.service.framing import Framer, Moving
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import Frame, Knobs, Moment, Phase
 from slackwater.service.watched import Asked, Dials
+from slackwater.spark.execute import first_line
 
 EVERY_S = 1.0
 MOMENTS = 3_600
@@ -67,7 +69,6 @@ class Live:
         self._explained: dict[tuple[int, ExplainFormat, str | None], str] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failed = ""
         self.control = LiveControl(session, lambda: self._capture.glimpse, dials)
         self.listeners: list[Callable[[], None]] = []
         """Called after each frame, in the thread that makes them."""
@@ -102,10 +103,6 @@ class Live:
                 # a picture that cannot be made must not end a run; the next one may be
                 logger.exception("a frame could not be made")
 
-    def failed(self, why: str) -> None:
-        """What broke the run, for its readers."""
-        self._failed = why
-
     def advance(self) -> None:
         """Make the next frame."""
         batches = self._capture.take()
@@ -135,9 +132,10 @@ class Live:
         session, engine = self.session, self._capture.engine
         status = session.status()
         decided = engine.decided if engine is not None else {}
+        broke = engine.error if engine is not None else None
         return Moving(
             at=session.clocks.now(),
-            phase=self._phase(status),
+            phase=_phase(status, broke),
             version=engine.versions.latest if engine is not None else 0,
             catalog=session.catalog,
             status=status,
@@ -146,7 +144,7 @@ class Live:
             agents=self._capture.agents,
             alerts=alert_frames(engine),
             knobs=self.knobs(),
-            message=self._failed or (self._log.trouble if self._log is not None else ""),
+            message=_why(broke) or (self._log.trouble if self._log is not None else ""),
         )
 
     def _look_at_load(self) -> Insight:
@@ -155,17 +153,6 @@ class Live:
             self._insight = self._capture.glimpse.insight()
             self._insight_next = now + SPARING * (self.session.clocks.seconds() - now)
         return self._insight
-
-    def _phase(self, status: Status) -> Phase:
-        engine = self._capture.engine
-        if self._failed or (engine is not None and engine.error is not None):
-            return "failed"
-        states = {stream.state for stream in status.streams}
-        if not states:
-            return "starting"
-        if states == {"ended"}:
-            return "ended"
-        return "stopped" if states <= {"ended", "stopped"} else "running"
 
     # being watched
 
@@ -231,3 +218,22 @@ class Live:
 
     def knobs(self) -> Knobs | None:
         return self.dials.knobs() if self.dials is not None else None
+
+
+def _phase(status: Status, broke: BaseException | None) -> Phase:
+    if broke is not None:
+        return "failed"
+    states = {stream.state for stream in status.streams}
+    if not states:
+        return "starting"
+    if states == {"ended"}:
+        return "ended"
+    return "stopped" if states <= {"ended", "stopped"} else "running"
+
+
+def _why(broke: BaseException | None) -> str:
+    """What broke a run, as the command line says it; empty where nothing has."""
+    if broke is None or isinstance(broke, SlackwaterError):
+        return "" if broke is None else str(broke)
+    said = first_line(broke)
+    return f"{type(broke).__name__}: {said}" if said else type(broke).__name__
