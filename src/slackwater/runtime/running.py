@@ -146,7 +146,7 @@ class Run:
         return all(self.engine.state.streams[name].ended for name in streams)
 
     def _broken(self, name: str, stream: Running) -> BaseException | None:
-        """What broke the run, where a stream has stopped outside of a batch too: others are told it as well."""
+        """What broke the run; that a stream has stopped between batches is told to all who look."""
         problem = None if self.engine.state.streams[name].ended else stream.problem()
         # what Spark says of a batch that was stopped on purpose breaks nothing
         if problem is not None and self.engine.error is None and not self._stopping.is_set():
