@@ -118,6 +118,12 @@ def test_answers_of_a_group(client: Client) -> None:
         "query by_port has no group key host",
         "its keys are port",
     )
+    assert client.get("/api/queries/by_port/answers?key.port=53&null=&limit=4").ok() == found
+    assert client.get("/api/queries/by_port/answers?null=port").ok() == []
+    assert client.get("/api/queries/by_port/answers?key.port=sNaN").ok() == []
+    client.get("/api/queries/by_port/answers?null=host").problem(422)
+    client.get("/api/queries/by_port/answers?null=port&key.port=53").problem(422)
+    client.get("/api/queries/by_port/answers?key=53").problem(422)
     latest = client.get("/api/queries/by_port/latest").ok()
     assert sorted(a["keys"]["port"] for a in latest) == sorted(PORTS)
     assert len({a["window_end"] for a in latest}) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
+from slackwater.runtime.alerts.desk import AlertStatus
 from slackwater.runtime.bounds.shown import AgentsShown
 from slackwater.runtime.insight import Insight, OperatorInsight, QueryInsight, StreamInsight
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
+from slackwater.service.alerting import alert_frames
 from slackwater.service.folding import fold
 from slackwater.service.framing import POINTS_IN_ALL, Framer, Moving
 from slackwater.service.loads import operator_seconds, query_loads
@@ -126,6 +129,12 @@ def test_what_json_cannot_hold_is_null() -> None:
     assert (stream.rows_per_second, stream.lag_seconds, stream.batch_seconds) == (0.0, None, 0.0125)
     assert (made.level, made.agents[0].updates_per_second, made.queries[0].rate) == (0.0, 0.0, None)
     assert "NaN" not in made.model_dump_json()
+
+
+def test_groups_of_an_alert_have_keys_that_javascript_can_hold() -> None:
+    told = AlertStatus("a", "q", "n > 1", "certainly", (), 2, ({"id": 2**60 + 1}, {"id": 7}), 2, 0, 0, "")
+    engine: Any = SimpleNamespace(alerts=SimpleNamespace(status=lambda: (told,)))
+    assert alert_frames(engine)[0].groups == [{"id": str(2**60 + 1)}, {"id": 7}]
 
 
 def test_a_query_that_was_dropped_and_created_again_is_another_one() -> None:

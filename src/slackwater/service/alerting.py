@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slackwater.runtime.engine import Engine
+from slackwater.service.keys import plain_keys
 from slackwater.service.models import AlertFrame
 
 
@@ -17,7 +18,7 @@ def alert_frames(engine: Engine | None) -> list[AlertFrame]:
             condition=f"{alert.condition} {alert.certainty.upper()}",
             url=" and ".join(alert.urls),
             raised=alert.raised,
-            groups=[dict(keys) for keys in alert.groups],
+            groups=[plain_keys(keys) for keys in alert.groups],
             events=alert.events,
             waiting=alert.waiting,
             trouble=alert.trouble,

@@ -15,8 +15,9 @@ from slackwater.plan.model import Step
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.bounds.shown import AgentsShown
 from slackwater.runtime.insight import Insight, QueryInsight
-from slackwater.runtime.json_values import from_micros, json_text
+from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
+from slackwater.service.keys import plain_keys
 from slackwater.service.loads import query_loads
 from slackwater.service.models import (
     AgentFrame,
@@ -35,8 +36,6 @@ from slackwater.service.shown import Shown, take_all
 
 POINTS_IN_ALL = 20_000
 """Points that a whole frame has of all queries; a reader can ask for more of one."""
-_SAFE = 2**53 - 1
-"""The largest whole number up to which JavaScript has all of them."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def _of_answers(shown: Shown, insight: QueryInsight | None) -> dict[str, Any]:
         "met": shown.met,
         "error": _short(shown.error),
         "column": shown.column,
-        "keys": {name: _plain(value) for name, value in shown.keys.items()},
+        "keys": plain_keys(shown.keys),
         "last_text": shown.text,
     }
     if insight is not None:
@@ -263,14 +262,3 @@ def _short(value: float | None) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.6g}")
-
-
-def _plain(value: Any) -> Any:
-    """A group key as JSON has it; whole numbers that JavaScript would round are texts.
-
-    >>> _plain(80), _plain(2**53 + 1), _plain(None)
-    (80, '9007199254740993', None)
-    """
-    if isinstance(value, int) and abs(value) > _SAFE:
-        return str(value)
-    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.json_values import exact_text
+from slackwater.runtime.json_values import json_text
 from slackwater.service.parts import Part
 from slackwater.service.watched import Asked
 
@@ -156,7 +156,7 @@ class AnswerKeeper:
         found: dict[tuple[object, ...], tuple[int, Answer]] = {}
         for part in reversed(self._of(query)):
             for end, answer in part.answers(query.lower()):
-                where = (answer.column, *((name, exact_text(value)) for name, value in answer.keys))
+                where = (answer.column, *((name, json_text(value)) for name, value in answer.keys))
                 # the parts of a turn are in no order of time
                 if where not in found or end > found[where][0]:
                     found[where] = (end, answer)

@@ -13,8 +13,9 @@ from typing import Any
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step, TimeWindow
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.json_values import json_text, to_micros
+from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.show import show_estimate
+from slackwater.service.keys import plain_keys
 from slackwater.service.models import QueryFrame
 
 HELD = 64
@@ -167,7 +168,7 @@ class QueryNumbers:
         if answer.column != self.column:
             return False
         # of a window that was given up there is one answer for all groups
-        return answer.how == "suspended" or {n: plain_key(v) for n, v in answer.keys} == self.keys
+        return answer.how == "suspended" or plain_keys(answer.group) == self.keys
 
     def _gap(self, at: float) -> bool:
         before, self._before = self._before, max(at, self._before or at)
@@ -197,7 +198,7 @@ def numbers_of(
             if query.column is None:
                 # of a query that was dropped: what its first answer is of
                 query.column = answer.column
-                query.keys = {name: plain_key(value) for name, value in answer.keys}
+                query.keys = plain_keys(answer.group)
             query.take(answer)
     for query in found.values():
         query.settle()
@@ -231,11 +232,6 @@ def number(value: object) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
-
-
-def plain_key(value: Any) -> Any:
-    """A group key as frames have it."""
-    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')
 
 
 def _worst(points: Iterable[Drawn]) -> Drawn:

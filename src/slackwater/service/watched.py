@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -21,6 +21,8 @@ class Asked:
     column: str | None = None
     keys: Mapping[str, str] | None = None
     """Values of group keys as text, as `str` has them in JSON; None: of all groups."""
+    nulls: Collection[str] | None = None
+    """Group keys that are NULL, told from empty texts; None: an empty text stands for both."""
     since: datetime | None = None
     """Answers whose window ends (or that speak of a time) at or after this."""
     until: datetime | None = None
