@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -142,7 +143,9 @@ def test_answers_come_as_events(run: Running, client: Client) -> None:
     with client.events(f"/api/answers/events?after={number - 1}") as found:
         assert next(found)[1] == number
     with client.events("/api/answers/events?after=0") as found:
-        assert next(found)[:2] == ("answers", 1)
+        assert next(found)[:2] == ("answers", run.live.keeper.began + 1)
+    with client.events("/api/answers/events?after=1") as found:
+        assert next(found)[0] == "lost", "a number of another run"
     client.get("/api/answers/events?query=nix").problem(404)
 
 
@@ -212,3 +215,20 @@ def test_a_run_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:
         run.session.engine.error = KeyError("size")
         run.live.advance()
         assert run.live.frame().message == "KeyError: 'size'"
+
+
+def test_a_frame_that_cannot_be_written_leaves_readers_no_gap(
+    run: Running, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = run.live.number
+    with monkeypatch.context() as broken:
+        broken.setattr(Frame, "model_dump_json", Mock(side_effect=UnicodeError))
+        with pytest.raises(UnicodeError):
+            run.live.advance()
+    run.live.advance()
+    (data,) = run.live.frames(seen, 10)
+    frame = Frame.model_validate_json(data)
+    assert (frame.whole, frame.number) == (True, run.live.number)
+    run.live.advance()
+    assert len(run.live.frames(frame.number, 10)) == 1
+    assert run.live.frames(frame.number + 1, 10) == []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -101,6 +102,22 @@ def test_a_whole_frame_is_what_the_frames_until_then_come_to() -> None:
     assert whole.queries[0].rate == 0.61
     assert (whole.load, whole.kept_load, whole.capacity) == (2.0, 1.0, 1.5)
     assert sum(q.load or 0 for q in whole.queries) == pytest.approx(1.0)
+
+
+def test_after_a_frame_that_could_not_be_made_comes_a_whole_one_with_the_next_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    framer, catalog = Framer(number=7), declared("a", "b")
+    folded = fold(None, framer.frame(moving(catalog), [answers([1], 0, "a")]))
+    with monkeypatch.context() as broken:
+        broken.setattr("slackwater.service.framing._of_answers", Mock(side_effect=OverflowError))
+        with pytest.raises(OverflowError):
+            framer.frame(moving(declared("a"), 1), [answers([2], 1, "a")])
+    assert framer.number == 8
+    frame = framer.frame(moving(declared("a"), 2), [answers([3], 2, "a")])
+    assert (frame.number, frame.whole, frame.dropped) == (9, True, ["b"])
+    assert [p.value for p in fold(folded, frame).queries[0].points] == [1, 2, 3]
+    assert framer.frame(moving(declared("a"), 2), []).whole is False
 
 
 def test_a_whole_frame_of_many_queries_has_fewer_points_of_each() -> None:

@@ -70,12 +70,30 @@ class Framer:
     _steps: dict[str, Step] = field(default_factory=dict)
     _made_anew: frozenset[str] = frozenset()
     """Queries that are others than in the frame before."""
+    _gone: list[str] = field(default_factory=list)
+    """Queries that are no more since the last frame."""
+    _torn: bool = False
+    """Whether something of the last frame is lost: it could not be made, or not be sent."""
     _loads: tuple[Insight, dict[str, float]] = field(default_factory=lambda: (Insight(), {}))
     """What was known of the load, and by query its part of it."""
 
     def frame(self, moving: Moving, batches: Sequence[AnswerBatch]) -> Frame:
-        """The next frame, with the queries that have changed."""
+        """The next frame, with the queries that have changed; whole where the one before was lost."""
+        torn, self._torn = self._torn, True
+        queries = self._changed(moving, batches)
+        # a number that no frame has would be waited for
         self.number += 1
+        dropped, self._gone, self._torn = self._gone, [], False
+        if torn:
+            return self.whole(moving).model_copy(update={"dropped": dropped})
+        return self._made(moving, queries, whole=False, dropped=dropped)
+
+    def tear(self) -> None:
+        """The last frame does not get to its readers: the next one is whole."""
+        self._torn = True
+
+    def _changed(self, moving: Moving, batches: Sequence[AnswerBatch]) -> list[QueryFrame]:
+        """The queries that have changed; those that are no more are noted."""
         if moving.catalog is not self._catalog:
             self._catalog, self._declared = moving.catalog, _declared(moving.catalog)
             steps = {step.name: replace(step, contract=None) for step in moving.catalog.queries.values()}
@@ -85,6 +103,7 @@ class Framer:
         names = {declared["name"] for declared in self._declared}
         dropped = [name for name in self.shown if name not in names or name in self._made_anew]
         self._made_anew = frozenset()
+        self._gone += dropped
         for name in dropped:
             del self.shown[name]
             self._before.pop(name, None)
@@ -99,7 +118,7 @@ class Framer:
                 self._before[name] = said
                 queries.append(QueryFrame.model_construct(**said, points=shown.fresh))
             shown.fresh = []
-        return self._made(moving, queries, whole=False, dropped=dropped)
+        return queries
 
     def whole(self, moving: Moving) -> Frame:
         """The same moment, with all queries and the newest points of each."""

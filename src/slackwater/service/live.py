@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.insight import Insight
+from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.session import Session
 from slackwater.runtime.status import Status
 from slackwater.service.alerting import alert_frames
@@ -50,7 +54,8 @@ class Live:
     ) -> None:
         self.session = session
         self.dials = dials
-        self.keeper = AnswerKeeper()
+        # no part of a run has a number that an earlier part of it had, however many come in a second
+        self.keeper = AnswerKeeper(number=to_micros(session.clocks.now()))
         self._every = every
         self._record = record
         self._log: FrameLog | None = None
@@ -116,7 +121,11 @@ class Live:
             self.keeper.forget(frame.dropped)
             self.keeper.retain(moving.catalog.queries.keys())
             self._moving, self._whole = moving, None
-        data = frame.model_dump_json().encode()
+        try:
+            data = frame.model_dump_json().encode()
+        except Exception:
+            self._framer.tear()
+            raise
         with self._lock:
             self._frames.append((frame.number, data))
             self._bytes += len(data)
@@ -177,11 +186,9 @@ class Live:
 
     def frames(self, after: int, limit: int) -> Sequence[bytes]:
         with self._lock:
-            if not self._frames:
-                return []
-            # they are numbered one after the other
-            start = max(0, after + 1 - self._frames[0][0])
-            return [self._frames[i][1] for i in range(start, min(len(self._frames), start + limit))]
+            # one that could not be written as JSON has a number too
+            start = bisect_right(self._frames, after, key=itemgetter(0))
+            return [data for _, data in islice(self._frames, start, start + limit)]
 
     def kept_from(self) -> int:
         """The number of the oldest frame that is kept."""

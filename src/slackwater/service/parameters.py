@@ -63,10 +63,13 @@ def number_after(after: int | None, last: str | None) -> int | None:
 
     >>> number_after(None, "7"), number_after(3, "7"), number_after(None, "x"), number_after(None, None)
     (7, 3, None, None)
+    >>> number_after(None, "1795032000123456"), number_after(None, "9" * 16)
+    (1795032000123456, None)
     """
     if after is not None or last is None:
         return after
-    return int(last) if last.isascii() and last.isdigit() and len(last) < 16 else None
+    number = int(last) if last.isascii() and last.isdigit() and len(last) < 20 else None
+    return number if number is not None and number <= NUMBER_AT_MOST else None
 
 
 def keys_of(

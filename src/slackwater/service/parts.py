@@ -15,7 +15,7 @@ from slackwater.runtime.board import places_by_query
 from slackwater.runtime.groups import Places
 from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.packed import Packed
-from slackwater.service.keys import of_group, conditions_of
+from slackwater.service.keys import conditions_of, of_group
 from slackwater.service.picking import answer_at, ends_of
 from slackwater.service.watched import Asked
 
