@@ -184,7 +184,8 @@ def test_what_is_drawn(page: Page) -> None:
 
 def test_agents_alerts_and_the_run(page: Page) -> None:
     assert (
-        "1 of 2 agents there, 40 keys, 10 updates/s; 90 % of what sending everything would send" in page.words
+        "1 of 2 agents there, 40 keys, 11 messages/s; 89 % of what sending everything would send"
+        in page.words
     )
     assert "away at the end" in page.words
     assert "web.n" in page.words
