@@ -263,6 +263,10 @@ def test_two_streams_share_one_capacity():
         other.learn("q", None, Took(fits * 20, 1.0, 0.5))
     machine.batch(int(fits * 0.9))
     assert machine.rates[-1], "the other stream leaves less for this one"
+    other.end("q")
+    for _ in range(3):
+        machine.batch(int(fits * 0.9))
+    assert not machine.rates[-1], "one that has ended leaves all of it"
 
 
 def test_two_streams_that_are_both_too_much_keep_to_the_interval_together():

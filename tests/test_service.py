@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,21 @@ def test_what_is_declared(client: Client) -> None:
     assert query["sql"].startswith("CREATE QUERY web AS SELECT")
     assert query["frame"]["name"] == "web"
     assert [q["name"] for q in client.get("/api/queries").ok()][:3] == ["total", "by_port", "web"]
+
+
+def test_a_stream_that_ended_while_it_was_shed_leaves_no_level(
+    run: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = run.session.engine
+    shed = replace(engine.decided["p"], level=0.5)
+    monkeypatch.setattr(engine, "decided", {"p": shed})
+    run.live.advance()
+    assert run.live.frame().level == 0.5
+    status = run.session.status()
+    ended = replace(status, streams=tuple(replace(s, state="ended") for s in status.streams))
+    monkeypatch.setattr(run.session, "status", lambda: ended)
+    run.live.advance()
+    assert run.live.frame().level == 0.0
 
 
 def test_a_run_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ class Governor:
     """By stream: rows of the last batch that was measured."""
     _overran: frozenset[str] = frozenset()
     """Streams whose last batch took longer than it may."""
+    _ended: set[str] = field(default_factory=set)
+    """Streams that take no time any more."""
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
@@ -161,7 +163,7 @@ class Governor:
             came = leaving.usual(came, self.pace.interval, told=coming.size is not None)
         load = self._load(known, came)
         load = replace(load, windows=leaving.demands(coming.plan, coming.slots, points))
-        others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
+        others = self._others(name)
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         whole += sum(w.after for w in load.windows)
         asked = Asked(self.split, self.margin, self.objective)
@@ -192,7 +194,7 @@ class Governor:
         known = self.known_of(coming)
         load = self._load(known, known.size if coming.size is None else float(coming.size))
         load = replace(load, parts=coming.parts)
-        others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
+        others = self._others(name)
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         mine_fixed = must_take(load, least)
         fixed = mine_fixed + sum(
@@ -383,6 +385,14 @@ class Governor:
             for _ in range(SETTLING):
                 known.calibrate()
             known.fit()
+
+    def end(self, stream: str) -> None:
+        """A stream has no batches any more: the others have the time that its batches took."""
+        self._ended.add(stream.lower())
+
+    def _others(self, name: str) -> list[StreamLoad]:
+        """The streams beside one that still have batches, each as large as its last one."""
+        return [self._load(s, s.size) for n, s in self._streams.items() if n != name and n not in self._ended]
 
     def leaving(self, stream: str) -> WindowLeaving:
         """What is known of a stream's window drops."""

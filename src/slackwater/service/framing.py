@@ -133,6 +133,8 @@ class Framer:
         self, moving: Moving, queries: list[QueryFrame], *, whole: bool, dropped: Iterable[str] = ()
     ) -> Frame:
         measured = [stream for stream in moving.insight.streams if stream.measured]
+        ended = _ended(moving)
+        running = [stream for stream in measured if stream.stream.lower() not in ended]
         return Frame.model_construct(
             number=self.number,
             at=moving.at,
@@ -141,8 +143,8 @@ class Framer:
             whole=whole,
             version=moving.version,
             message=moving.message,
-            load=_short(sum(s.load for s in measured)) if measured else None,
-            kept_load=_short(sum(s.kept_load for s in measured)) if measured else None,
+            load=_short(sum(s.load for s in running)) if measured else None,
+            kept_load=_short(sum(s.kept_load for s in running)) if measured else None,
             capacity=_short(moving.insight.capacity) if measured else None,
             level=_short(moving.level) or 0.0,
             streams=[_stream(s) for s in moving.status.streams],
@@ -159,15 +161,20 @@ class Framer:
         known = {q.query: q for stream in moving.insight.streams for q in stream.queries}
         if moving.insight is not self._loads[0]:
             self._loads = (moving.insight, query_loads(moving.insight))
-        loads = self._loads[1]
+        loads, ended = self._loads[1], _ended(moving)
         for declared in self._declared:
             name = declared["name"]
             yield {
                 **declared,
                 **_of_status(status.get(name)),
                 **_of_answers(self.shown[name], known.get(name)),
-                "load": _short(loads.get(name)),
+                "load": None if declared["stream"].lower() in ended else _short(loads.get(name)),
             }
+
+
+def _ended(moving: Moving) -> set[str]:
+    """Streams that have no batches any more, in lower case: they are no load."""
+    return {stream.name.lower() for stream in moving.status.streams if stream.state == "ended"}
 
 
 def _declared(catalog: Catalog) -> list[dict[str, Any]]:

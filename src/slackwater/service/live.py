@@ -140,7 +140,8 @@ class Live:
     def _look(self) -> Moving:
         session, engine = self.session, self._capture.engine
         status = session.status()
-        decided = engine.decided if engine is not None else {}
+        ended = {stream.name.lower() for stream in status.streams if stream.state == "ended"}
+        decided = dict(engine.decided) if engine is not None else {}
         broke = engine.error if engine is not None else None
         return Moving(
             at=session.clocks.now(),
@@ -149,7 +150,8 @@ class Live:
             catalog=session.catalog,
             status=status,
             insight=self._look_at_load(),
-            level=max((d.level for d in dict(decided).values()), default=0.0),
+            # one that ended while it shed sheds no more
+            level=max((d.level for name, d in decided.items() if name.lower() not in ended), default=0.0),
             agents=self._capture.agents,
             alerts=alert_frames(engine),
             knobs=self.knobs(),
