@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -88,12 +88,19 @@ def running(
     tables: list[pa.Table] | None = None,
     dials: Dials | None = None,
     record: Path | None = None,
+    functions: Mapping[str, tuple[Callable[..., Any], str]] | None = None,
 ) -> Iterator[Running]:
     """A run of scripted batches; nothing happens in it by itself."""
     given = batches(60) if tables is None else tables
     clock = Clock()
     session = scripted_session(
-        spark, sql, {"p": given}, state=state, clocks=Clocks(clock.seconds), ends=record is not None
+        spark,
+        sql,
+        {"p": given},
+        functions=functions,
+        state=state,
+        clocks=Clocks(clock.seconds),
+        ends=record is not None,
     )
     # every batch is measured and none is shed, however slow the machine is at this hour
     session.governor = Observer

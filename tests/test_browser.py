@@ -193,7 +193,10 @@ def test_without_a_token_registering_asks_for_it_and_goes_on(browser: Browser, r
     with opened(browser, run.client.address.url, excused={"/api/queries"}) as page:
         write(page, MAIL.replace("mail", "post"))
         # by keys: the first time it is previewed, the second time registered
-        previewed(page, run, lambda: page.keyboard.press("Control+Enter"))
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#forecast")).to_contain_text(
+            "Without the token of the run nothing was tried on rows"
+        )
         page.keyboard.press("Control+Enter")
         expect(page.get_by_role("dialog", name="This service wants its token")).to_be_visible()
         token = page.get_by_role("textbox", name="Token")
@@ -201,7 +204,8 @@ def test_without_a_token_registering_asks_for_it_and_goes_on(browser: Browser, r
         page.keyboard.press("Enter")
         expect(page.locator("#sql-problem")).to_contain_text("this needs the token of the run")
         assert "post" not in run.session.catalog.queries
-        previewed(page, run, page.get_by_role("button", name="Preview").click)
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator("#forecast h3")).to_be_visible()
         page.get_by_role("button", name="Register").click()
         token.fill(TOKEN)
         page.get_by_role("button", name="Use it").click()

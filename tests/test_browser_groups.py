@@ -21,7 +21,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.runtime.answers import Answer
 from slackwater.service.frame_log import FRAMES
-from slackwater.service.parts import of_group, plain_key
+from slackwater.service.keys import of_group, plain_key
 from slackwater.service.recorded import Recorded
 from slackwater.service.server import serving
 from slackwater.service.watched import Asked
@@ -57,7 +57,7 @@ class Grouped(Told):
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         if self.broken:
             raise RunError("the disk is full")
-        return [a for a in self.given if of_group(a, asked.keys)][-asked.limit :]
+        return [a for a in self.given if of_group(a.group, asked)][-asked.limit :]
 
     def latest(self, query: str, limit: int) -> Sequence[Answer]:
         return [a for a in self.given if a.window_end == at(SECONDS)]

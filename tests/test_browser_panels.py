@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -157,14 +158,23 @@ def test_a_question_belongs_to_its_alert_wherever_that_goes(browser: Browser) ->
         assert "busy" not in watched.declared.alerts
 
 
-def test_a_group_without_a_value_is_asked_for_by_an_empty_text(browser: Browser) -> None:
-    keys = {"host": None, "port": 80}
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [
+        ({"host": None, "port": 80}, "&key.port=80&null=host"),
+        ({"host": "", "port": 80}, "&key.host=&key.port=80&null="),
+        ({}, ""),
+    ],
+)
+def test_a_group_without_a_value_is_told_from_one_with_an_empty_text(
+    browser: Browser, keys: dict[str, Any], asked: str
+) -> None:
     watched = Told(frame(1, [query("calm", [point(1)], keys=keys, groups=2)], whole=True))
     with served(watched) as address, opened(browser, address.page) as page:
         path = page.evaluate(
             "keys => import('/page/fill.js').then((fill) => fill.answersPath('q', { keys, limit: 3 }))", keys
         )
-        assert path == "/api/queries/q/answers?limit=3&key.host=&key.port=80"
+        assert path == f"/api/queries/q/answers?limit=3{asked}"
 
 
 @pytest.mark.parametrize(

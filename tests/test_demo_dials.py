@@ -14,6 +14,7 @@ from slackwater.service.models import KnobsWanted
 from slackwater.terminal.demo_dials import (
     CALM_LEAST,
     CALM_MULTIPLE,
+    CHAPTERS,
     DEBOUNCE_S,
     FINE,
     HIGHEST,
@@ -308,3 +309,15 @@ def test_what_a_visitor_has_altered_or_dropped_is_left_alone() -> None:
     assert "dns_spread" not in said
     assert "mine" not in said
     assert "office_bytes WITH ERROR 60%" in said
+
+
+def test_a_slider_that_is_moved_again_and_again_begins_one_chapter() -> None:
+    world = World().warmed()
+    for load in range(1, 30):
+        world.dials.turn(KnobsWanted(load=float(load)))
+    assert [chapter.name for _, chapter in world.dials.chapters] == ["warming up", "calm", "yours"]
+    for _ in range(CHAPTERS):
+        world.dials.turn(KnobsWanted(story=True))
+        world.dials.turn(KnobsWanted(load=2.0))
+    assert len(world.dials.chapters) == CHAPTERS
+    assert world.chapter == YOURS.text

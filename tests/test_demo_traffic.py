@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from slackwater.runtime.insight import Glimpse
 from slackwater.spark.trace import GeneratedTrace, rows_between
+from slackwater.terminal import demo_story
+from slackwater.terminal.demo_load import BatchLog
 from slackwater.terminal.demo_queues import SILENT, DialledWalks
+from slackwater.terminal.demo_story import REMEMBERED
 from slackwater.terminal.demo_traffic import DialledTraffic
 from slackwater.traffic import SCHEMA, epoch_us
 
@@ -99,3 +105,27 @@ def test_a_router_is_silent_from_the_next_second_on_and_comes_back() -> None:
     silent = queues.slice(1, SECOND)
     told = dict(zip(silent["key"].to_pylist(), silent["value"].to_pylist(), strict=True))
     assert told == {k: v for k, v in heard.items() if k != SILENT}
+
+
+def test_a_demo_that_runs_for_days_remembers_the_last_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_story, "REMEMBERED", 4)
+    packets, queues = made(), DialledWalks({"keys": "5", "seed": "3"}, ORIGIN)
+    queues.silence(True)
+    for second in range(9):
+        packets.slice(second, SECOND)
+        queues.slice(second, SECOND)
+    assert list(packets.factors) == [5, 6, 7, 8]
+    assert (queues.made, len(queues._silences)) == (9, 4)
+    log = BatchLog("p")
+    monkeypatch.setattr(Glimpse, "of", lambda engine: None)
+    offsets = {"from": 0, "to": 1}
+    shown = SimpleNamespace(streams=[SimpleNamespace(name="p", batch_ms=1.0)])
+    for number in range(REMEMBERED + 9):
+        state = SimpleNamespace(batch=number, offsets=offsets, arrived=number)
+        engine: Any = SimpleNamespace(
+            state=SimpleNamespace(streams={"p": state}),
+            decided={"p": SimpleNamespace(level=0.0, thresholds={}, share=1.0)},
+            board=SimpleNamespace(status=lambda at: shown),
+        )
+        log(engine)
+    assert [batch.number for batch in log.batches] == list(range(9, REMEMBERED + 9))

@@ -16,6 +16,7 @@ import pytest
 from slackwater.edge.hub_thread import HubThread
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
+from slackwater.terminal import demo_webhook
 from slackwater.terminal.demo_agents import HOSTS, LOST, SERVICES, Fleet, History
 from slackwater.terminal.demo_network import GUESTS, LOCAL, OFFICE, ROUTES, longest_prefix
 from slackwater.terminal.demo_queues import DialledWalks
@@ -211,3 +212,11 @@ def test_a_history_holds_the_newest_values_and_no_more() -> None:
         assert history.times[-3:] == list(range(max(0, moment - 2), moment + 1))
         assert len(history.times) == len(history.values) < 6
     assert history.count == 20
+
+
+def test_a_webhook_keeps_the_newest_of_very_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_webhook, "EVENTS", 2)
+    with Receiver() as receiver:
+        for id_ in ("a", "b", "c", "c"):
+            assert receiver.take(b'{"id":"%s"}' % id_.encode())
+        assert receiver.events == [{"id": "b"}, {"id": "c"}]

@@ -125,6 +125,17 @@ class _Shed:
         return self.arrived
 
 
+@pytest.mark.parametrize("python", [1e-5, 1e-3, 1e-2])
+def test_a_few_batches_of_different_sizes_tell_what_a_function_costs_once_settled(python: float) -> None:
+    machine = Machine(python=python)
+    for rows in (1_000, 1_000, 2_000, 12_000):
+        machine.batch(rows)
+    machine.governor.settle()
+    known = machine.governor.known("p", machine.plan, machine.slots)
+    calls = [slot.id for slot in machine.slots.all if "volume" in slot.steps]
+    assert known.costs[f"python {calls[0]}"] == pytest.approx(python, rel=0.3)
+
+
 def rows_for(machine: Machine, seconds: float) -> int:
     """The batch that takes so long unshed."""
     low, high = 1, 10**9
@@ -269,6 +280,10 @@ def test_two_streams_share_one_capacity():
         other.learn("q", None, Took(fits * 20, 1.0, 0.5))
     machine.batch(int(fits * 0.9))
     assert machine.rates[-1], "the other stream leaves less for this one"
+    other.end("q")
+    for _ in range(3):
+        machine.batch(int(fits * 0.9))
+    assert not machine.rates[-1], "one that has ended leaves all of it"
 
 
 def test_two_streams_that_are_both_too_much_keep_to_the_interval_together():

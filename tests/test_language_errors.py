@@ -10,11 +10,19 @@ from hypothesis import strategies as st
 
 from slackwater.errors import LanguageError
 from slackwater.language.parse import parse
+from slackwater.language.statements import ExplainFormat
+from slackwater.plan.catalog import CONJUNCTS, Catalog
+from slackwater.plan.explain import explain
+from slackwater.plan.functions import Functions
+from slackwater.plan.layout import extend
+from slackwater.plan.tables import Plan
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, x INT) USING kafka TIMESTAMP BY ts"
 SELECT = "SELECT COUNT(*) AS n FROM s GROUP BY window(ts, '1 minute')"
 QUERY = f"CREATE QUERY q AS {SELECT}"
 SECOND = 1_000_000
+DEEP = "CREATE STREAM p (ts TIMESTAMP, size INT) USING scripted TIMESTAMP BY ts;\n "
+FORMS: tuple[ExplainFormat, ...] = ("text", "json", "dot", "svg")
 
 
 WRONG = [
@@ -173,3 +181,50 @@ def _read_or_refused(text: str) -> None:
         assert refused.position is not None
         assert 0 <= refused.position.offset <= len(text)
         assert str(refused)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "(" * 300 + "size" + ")" * 300 + " > 1",
+        "NOT " * 900 + "size > 1",
+        "CASE WHEN size > 1 THEN " * 200 + "1" + " ELSE 0 END" * 200 + " = 1",
+    ],
+    ids=["parentheses", "not", "case"],
+)
+def test_what_is_nested_too_deeply_is_told_where_it_begins(condition: str) -> None:
+    sql = f"EXPLAIN;\nCREATE QUERY q AS SELECT COUNT(*) AS n FROM p WHERE {condition}"
+    with pytest.raises(LanguageError, match="nested too deeply to be read") as raised:
+        parse(sql)
+    assert raised.value.position is not None
+    assert (raised.value.position.line, raised.value.position.column) == (2, 1)
+    assert "views" in raised.value.hint
+
+
+def test_what_is_too_deep_to_be_planned_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("slackwater.plan.catalog.analyse", endless)
+    sql = f"{DEEP}CREATE QUERY q AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '1 second')"
+    with pytest.raises(LanguageError, match="line 2, column 2: this statement is nested too deeply"):
+        Catalog.from_sql(sql, Functions())
+
+
+def test_more_conditions_than_can_be_planned_are_told_and_the_most_are_planned() -> None:
+    def catalog_of(count: int) -> Catalog:
+        where = " AND ".join(f"size <> {n}" for n in range(count))
+        return Catalog.from_sql(
+            f"{DEEP}CREATE VIEW v AS SELECT * FROM p WHERE {where};"
+            "CREATE QUERY q AS SELECT COUNT(*) AS n FROM v WHERE size > -1 GROUP BY window(ts, '1 second')",
+            Functions(),
+        )
+
+    with pytest.raises(LanguageError, match="q asks for 121 conditions") as raised:
+        catalog_of(CONJUNCTS)
+    assert "NOT IN" in raised.value.hint
+    with pytest.raises(LanguageError, match="v asks for 500 conditions"):
+        catalog_of(500)
+    plan = extend(Plan(), catalog_of(CONJUNCTS - 1))
+    for form in FORMS:
+        assert explain(plan, form)

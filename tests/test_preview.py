@@ -136,3 +136,39 @@ def test_operators_keep_what_was_counted_wherever_they_stand() -> None:
     again = next(i for i, node in enumerate(changed.nodes) if node.label == "port = 53")
     assert changed.statistics.passed == {again: 0.05}
     assert "mail" not in changed.statistics.queries
+
+
+DEAR = """
+CREATE QUERY scored AS SELECT COUNT(*) AS n FROM p WHERE score(size) > 0 GROUP BY window(ts, '10 seconds') WITH ERROR 5%;
+"""
+FUNCTIONS = Functions().with_scalar("score", "int")
+
+
+def tried_with(sql: str, costs: dict[str, float]) -> dict[str, tuple[StreamStatistics, Plan]]:
+    """A trial of queries with Python functions, and what a row takes in each of them, by query."""
+    trial = extend(Plan(), Catalog.from_sql(STREAM + sql, FUNCTIONS))
+    slots = slots_of(trial, "p")
+    named = {f"python {slots.by_step[query].id}": seconds for query, seconds in costs.items()}
+    return {"p": (StreamStatistics("p", 3, 100.0, 100.0, costs=named), trial)}
+
+
+def test_a_row_takes_the_time_that_a_trial_has_found_for_its_function() -> None:
+    load = load_of()
+    plan = extend(load.plan, Catalog.from_sql(STREAM + QUERIES + DEAR, FUNCTIONS))
+    found = tried_with(DEAR, {"scored": 1e-3})
+    now, then = as_it_is([load], MACHINE, capacity_of), previewed([load], plan, found, MACHINE, capacity_of)
+    assert then.load - now.load == pytest.approx(10.0, rel=0.1), "10,000 rows of a millisecond each"
+    untried = previewed([load], plan, {}, MACHINE, capacity_of)
+    assert now.load + 0.02 < untried.load < now.load + 1, "what functions usually take"
+
+
+def test_what_the_run_has_measured_of_a_function_counts_before_a_trial() -> None:
+    plan = extend(Plan(), Catalog.from_sql(STREAM + QUERIES + DEAR, FUNCTIONS))
+    slots = slots_of(plan, "p")
+    load = load_of()
+    known = {f"python {slots.by_step['scored'].id}": 1e-4}
+    statistics = replace(load.statistics, costs={**load.statistics.costs, **known})
+    load = replace(load, plan=plan, nodes=operators_of(plan, "p", slots), slots=slots, statistics=statistics)
+    now = as_it_is([load], MACHINE, capacity_of)
+    lying = tried_with(DEAR, {"scored": 1.0})
+    assert previewed([load], plan, lying, MACHINE, capacity_of).load == pytest.approx(now.load)

@@ -281,6 +281,8 @@ def test_answers_are_found_by_query_column_time_and_group(tmp_path: Path) -> Non
     assert found("ports", limit=2, keys={"host": "a", "port": "80"}) == [(9, "a", 80), (10, "a", 80)]
     assert found("ports", limit=1, keys={"host": 'say "hi"'}) == [(10, 'say "hi"', 80)]
     assert found("ports", limit=1, keys={"port": ""}) == [(10, "a", None)]
+    assert found("ports", limit=1, nulls=("port",)) == [(10, "a", None)]
+    assert found("ports", keys={"port": ""}, nulls=()) == []
     assert found("ports", keys={"port": "8"}) == found("ports", keys={"size": "80"}) == []
     latest = recorded.latest("ports", 10)
     assert [(a.value, a.keys) for a in latest] == [

@@ -14,12 +14,18 @@ from typer.testing import CliRunner
 
 from frames import answer, at, frame, query, recording, suspended, turn, write_frames
 from slackwater.cli import app
+from slackwater.plan.catalog import Catalog
+from slackwater.plan.functions import Functions
+from slackwater.runtime.insight import Insight
+from slackwater.runtime.status import Status
 from slackwater.service import report as report_module
 from slackwater.service.frame_log import FRAMES
+from slackwater.service.framing import Framer, Moving
 from slackwater.service.models import AgentFrame, AgentsFrame, AlertFrame, WidthFrame
 from slackwater.service.recorded import Recorded
+from slackwater.service.remade import batches_of
 from slackwater.service.report import report, script_json
-from slackwater.service.report_data import Drawn, QueryNumbers, Thinned
+from slackwater.service.report_data import Drawn, QueryNumbers, Thinned, numbers_of
 
 CHROMIUM = Path("/usr/bin/chromium")
 runner = CliRunner()
@@ -178,7 +184,8 @@ def test_what_is_drawn(page: Page) -> None:
 
 def test_agents_alerts_and_the_run(page: Page) -> None:
     assert (
-        "1 of 2 agents there, 40 keys, 10 updates/s; 90 % of what sending everything would send" in page.words
+        "1 of 2 agents there, 40 keys, 11 messages/s; 89 % of what sending everything would send"
+        in page.words
     )
     assert "away at the end" in page.words
     assert "web.n" in page.words
@@ -370,3 +377,20 @@ def test_answers_of_a_turn_in_another_order_are_no_gap() -> None:
         (8, True),
     ]
     assert (numbers.missing, numbers.longest_gap, numbers.last) == (2, 2, "8")
+
+
+def test_a_group_whose_key_javascript_would_round_is_drawn() -> None:
+    large = 2**53 + 1
+    step = Catalog.from_sql(
+        "CREATE STREAM p (ts TIMESTAMP, id BIGINT) USING scripted TIMESTAMP BY ts;"
+        "CREATE QUERY q AS SELECT id, COUNT(*) AS n FROM p GROUP BY window(ts, '1 second'), id",
+        Functions(),
+    )
+    given = [answer("q", second, second, keys=(("id", large),)) for second in (1, 2)]
+    framer = Framer()
+    moving = Moving(at(0), "running", 0, step, Status(at=at(0)), Insight(), 0.0)
+    frame = framer.frame(moving, list(batches_of(given)))
+    shown = {query.name: query for query in frame.queries}
+    assert shown["q"].keys == {"id": str(large)}
+    (numbers,) = numbers_of([step], shown, given)
+    assert [point.value for point in numbers.series.ended()] == [1, 2]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from service_client import Client
 from service_run import EPOCH, PORTS, QUERIES, STREAM, Running, running
+from slackwater.errors import RunError
 from slackwater.service.folding import fold
 from slackwater.service.models import Frame
 
@@ -116,6 +120,12 @@ def test_answers_of_a_group(client: Client) -> None:
         "query by_port has no group key host",
         "its keys are port",
     )
+    assert client.get("/api/queries/by_port/answers?key.port=53&null=&limit=4").ok() == found
+    assert client.get("/api/queries/by_port/answers?null=port").ok() == []
+    assert client.get("/api/queries/by_port/answers?key.port=sNaN").ok() == []
+    client.get("/api/queries/by_port/answers?null=host").problem(422)
+    client.get("/api/queries/by_port/answers?null=port&key.port=53").problem(422)
+    client.get("/api/queries/by_port/answers?key=53").problem(422)
     latest = client.get("/api/queries/by_port/latest").ok()
     assert sorted(a["keys"]["port"] for a in latest) == sorted(PORTS)
     assert len({a["window_end"] for a in latest}) == 1
@@ -134,7 +144,9 @@ def test_answers_come_as_events(run: Running, client: Client) -> None:
     with client.events(f"/api/answers/events?after={number - 1}") as found:
         assert next(found)[1] == number
     with client.events("/api/answers/events?after=0") as found:
-        assert next(found)[:2] == ("answers", 1)
+        assert next(found)[:2] == ("answers", run.live.keeper.began + 1)
+    with client.events("/api/answers/events?after=1") as found:
+        assert next(found)[0] == "lost", "a number of another run"
     client.get("/api/answers/events?query=nix").problem(404)
 
 
@@ -188,3 +200,51 @@ def test_what_is_declared(client: Client) -> None:
     assert query["sql"].startswith("CREATE QUERY web AS SELECT")
     assert query["frame"]["name"] == "web"
     assert [q["name"] for q in client.get("/api/queries").ok()][:3] == ["total", "by_port", "web"]
+
+
+def test_a_stream_that_ended_while_it_was_shed_leaves_no_level(
+    run: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = run.session.engine
+    shed = replace(engine.decided["p"], level=0.5)
+    monkeypatch.setattr(engine, "decided", {"p": shed})
+    run.live.advance()
+    assert run.live.frame().level == 0.5
+    status = run.session.status()
+    ended = replace(status, streams=tuple(replace(s, state="ended") for s in status.streams))
+    monkeypatch.setattr(run.session, "status", lambda: ended)
+    run.live.advance()
+    assert run.live.frame().level == 0.0
+
+
+def test_a_run_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:
+    broken = (
+        "CREATE QUERY broken AS SELECT SUM(IF(port = 53, CAST(raise_error('no port') AS INT), size)) AS s "
+        "FROM p GROUP BY window(ts, '2 seconds')"
+    )
+    with running(spark, tmp_path / "state", STREAM + broken) as run:
+        with pytest.raises(RunError, match="no port") as raised:
+            run.turn()
+        run.live.advance()
+        frame = run.client.get("/api/frame").ok()
+        assert (frame["phase"], frame["message"]) == ("failed", str(raised.value))
+        run.session.engine.error = KeyError("size")
+        run.live.advance()
+        assert run.live.frame().message == "KeyError: 'size'"
+
+
+def test_a_frame_that_cannot_be_written_leaves_readers_no_gap(
+    run: Running, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = run.live.number
+    with monkeypatch.context() as broken:
+        broken.setattr(Frame, "model_dump_json", Mock(side_effect=UnicodeError))
+        with pytest.raises(UnicodeError):
+            run.live.advance()
+    run.live.advance()
+    (data,) = run.live.frames(seen, 10)
+    frame = Frame.model_validate_json(data)
+    assert (frame.whole, frame.number) == (True, run.live.number)
+    run.live.advance()
+    assert len(run.live.frames(frame.number, 10)) == 1
+    assert run.live.frames(frame.number + 1, 10) == []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,16 @@ from slackwater.service.control import LiveControl
 from slackwater.service.models import Knobs, KnobsWanted
 from waiting import wait_for
 
+CALLS = (
+    "reflect('java.io.File', 'createTempFile', 'x', 'y') IS NULL",
+    "`JAVA_method`('java.lang.System', 'getProperty', 'user.home') IS NULL",
+    "system.builtin.try_reflect('java.lang.System', 'getenv', 'HOME') IS NULL",
+    "`system` . `builtin` . /* here */ `reflect` ('java.lang.System', 'exit', 0) IS NULL",
+    "exists(array(port), x -> reflect('java.lang.System', 'exit', 0) = '')",
+    "from_protobuf(CAST('' AS BINARY), 'm', '/etc/hostname') IS NULL",
+    "current_user = 'root'",
+)
+"""Conditions that do more than to look at a row."""
 WATCHED = "CREATE ALERT busy ON total WHEN n > 1e9 TO 'http://127.0.0.1:9/';\n"
 
 
@@ -36,10 +47,23 @@ class Sliders:
         return self.now
 
 
+def slow() -> Callable[[int], int]:
+    """A function that takes its time; made here, since Spark's workers have no tests."""
+
+    def scored(port: int) -> int:
+        until = time.perf_counter() + 0.004
+        while time.perf_counter() < until:
+            pass
+        return port
+
+    return scored
+
+
 @pytest.fixture(scope="module")
 def run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     state = tmp_path_factory.mktemp("service") / "state"
-    with running(spark, state, STREAM + QUERIES + WATCHED, dials=Sliders()) as found:
+    functions = {"scored": (slow(), "int")}
+    with running(spark, state, STREAM + QUERIES + WATCHED, dials=Sliders(), functions=functions) as found:
         found.turn(5)
         yield found
 
@@ -101,7 +125,7 @@ NEW = "CREATE QUERY mail AS SELECT SUM(size) AS b FROM p WHERE port = 443 GROUP 
 
 def test_a_preview_says_what_would_become_of_load_and_errors(run: Running, client: Client) -> None:
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(client.ask, "POST", "/api/preview", {"sql": NEW})
+        asked = pool.submit(client.ask, "POST", "/api/preview", {"sql": NEW}, token=True)
         wait_for(lambda: "p" in run.session.engine.tasting._wanted or asked.done())
         run.turn()
         said = asked.result(60).ok()
@@ -114,6 +138,36 @@ def test_a_preview_says_what_would_become_of_load_and_errors(run: Running, clien
     assert (mail["fresh"], mail["rate"], mail["error"], mail["met"]) == (True, 1.0, 0.0, True)
     assert said["notes"] == ["Tried on 300 rows that have just come."]
     assert "mail" not in run.session.catalog.queries, "nothing was changed"
+
+
+def test_a_function_is_previewed_with_the_time_that_it_takes(run: Running, client: Client) -> None:
+    sql = (
+        "CREATE QUERY dear AS SELECT COUNT(*) AS n FROM p WHERE scored(port) > 0 "
+        "GROUP BY window(ts, '2 seconds') WITH ERROR 5%"
+    )
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.ask, "POST", "/api/preview", {"sql": sql}, token=True)
+        wait_for(lambda: "p" in run.session.engine.tasting._wanted or asked.done())
+        if not asked.done():
+            run.turn()
+        said = asked.result(60).ok()
+    assert said["load"] - said["load_before"] > 0.5 * 300 * 0.004, "300 rows of four milliseconds each"
+
+
+def test_without_the_token_nothing_is_run(run: Running, client: Client) -> None:
+    before = run.session.engine.tasting._tasted.copy()
+    said = client.ask("POST", "/api/preview", {"sql": NEW}).ok()
+    assert [q["query"] for q in said["queries"]] == ["mail"]
+    assert "Without the token of the run nothing was tried on rows" in said["notes"][0]
+    assert run.session.engine.tasting._tasted == before
+    for call in CALLS:
+        sql = NEW.replace("port = 443", call)
+        problem = client.ask("POST", "/api/preview", {"sql": sql}).problem(401)
+        assert "needs the token of the run" in problem["detail"]
+        view = f"CREATE VIEW v AS SELECT * FROM p WHERE {call}"
+        client.ask("POST", "/api/preview", {"sql": view}).problem(401)
+    run.turn()
+    assert run.session.engine.error is None
 
 
 def test_under_overload_an_error_is_predicted(run: Running) -> None:

@@ -101,11 +101,31 @@ def test_answers_that_were_not_kept_are_said_to_be_lost() -> None:
     found = news()
     assert found[0] == event("lost", 5, b'{"parts":3}')
     assert [e.split(b"\n")[0] for e in found[1:]] == [b"event: answers"] * 2
-    ahead = answers_for(keeper, None, 99)
-    assert ahead() == [], "of a run before this one"
+
+
+def test_only_lost_answers_of_the_query_that_is_listened_to_are_told() -> None:
+    keeper = AnswerKeeper(in_all=3)
+    calm, busy = answers_for(keeper, "calm", None), answers_for(keeper, "busy", None)
+    for name in ("busy", "busy", "calm", "busy", "busy"):
+        keeper.take(batch(name, [1]))
+        keeper.publish()
+    assert [e.split(b"\n")[:2] for e in calm()] == [[b"event: answers", b"id: 3"]]
+    assert busy()[0] == event("lost", 5, b'{"parts":2}')
+
+
+@pytest.mark.parametrize("after", [500, 2_000])
+def test_who_comes_back_with_a_number_of_another_run_is_told_that_answers_are_lost(after: int) -> None:
+    keeper = AnswerKeeper(number=1_000)
     keeper.take(batch("q", [1]))
     keeper.publish()
-    assert len(ahead()) == 1
+    news = answers_for(keeper, None, after)
+    (lost,) = news()
+    assert lost.split(b"\n")[0::2][:2] == [b"event: lost", b'data: {"parts":null}']
+    # what this run has kept was never seen by a reader of an earlier one
+    assert [e.split(b"\n")[1] for e in news()] == ([b"id: 1001"] if after < 1_000 else [])
+    keeper.take(batch("q", [1]))
+    keeper.publish()
+    assert [e.split(b"\n")[1] for e in news()] == [b"id: 1002"]
 
 
 def test_a_frame_says_its_number_first() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +15,11 @@ import pytest
 
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
+from slackwater.runtime.alerts.desk import AlertStatus
 from slackwater.runtime.bounds.shown import AgentsShown
 from slackwater.runtime.insight import Insight, OperatorInsight, QueryInsight, StreamInsight
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
+from slackwater.service.alerting import alert_frames
 from slackwater.service.folding import fold
 from slackwater.service.framing import POINTS_IN_ALL, Framer, Moving
 from slackwater.service.loads import operator_seconds, query_loads
@@ -52,6 +56,17 @@ def test_the_loads_of_queries_sum_to_what_is_kept_of_the_load(kept: float) -> No
 def test_nothing_is_said_of_a_stream_that_was_not_measured() -> None:
     assert query_loads(Insight((replace(insight(1.0, 1.0).streams[0], measured=0),))) == {}
     assert query_loads(Insight((replace(insight(1.0, 1.0).streams[0], queries=()),))) == {}
+
+
+def test_a_stream_that_has_ended_is_no_load() -> None:
+    ended = Status(at=BEGAN, streams=(StreamStatus(name="P", state="ended"),))
+    framer, catalog = Framer(), declared("a", "b")
+    before = framer.frame(moving(catalog, insight=insight(0.5, 1.0)), [])
+    assert (before.load, before.kept_load, before.capacity) == (2.0, 1.0, 1.5)
+    assert all(query.load for query in before.queries)
+    after = framer.frame(moving(catalog, 1, insight=insight(0.5, 1.0), status=ended), [])
+    assert (after.load, after.kept_load, after.capacity) == (0.0, 0.0, 1.5)
+    assert [query.load for query in after.queries] == [None, None]
 
 
 def moving(catalog: Catalog, second: int = 0, **more: Any) -> Moving:
@@ -116,6 +131,22 @@ def test_a_whole_frame_is_what_the_frames_until_then_come_to() -> None:
     assert sum(q.load or 0 for q in whole.queries) == pytest.approx(1.0)
 
 
+def test_after_a_frame_that_could_not_be_made_comes_a_whole_one_with_the_next_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    framer, catalog = Framer(number=7), declared("a", "b")
+    folded = fold(None, framer.frame(moving(catalog), [answers([1], 0, "a")]))
+    with monkeypatch.context() as broken:
+        broken.setattr("slackwater.service.framing._of_answers", Mock(side_effect=OverflowError))
+        with pytest.raises(OverflowError):
+            framer.frame(moving(declared("a"), 1), [answers([2], 1, "a")])
+    assert framer.number == 8
+    frame = framer.frame(moving(declared("a"), 2), [answers([3], 2, "a")])
+    assert (frame.number, frame.whole, frame.dropped) == (9, True, ["b"])
+    assert [p.value for p in fold(folded, frame).queries[0].points] == [1, 2, 3]
+    assert framer.frame(moving(declared("a"), 2), []).whole is False
+
+
 def test_a_whole_frame_of_many_queries_has_fewer_points_of_each() -> None:
     names = [f"q{i}" for i in range(200)]
     framer, catalog = Framer(), declared(*names)
@@ -142,6 +173,12 @@ def test_what_json_cannot_hold_is_null() -> None:
     assert (stream.rows_per_second, stream.lag_seconds, stream.batch_seconds) == (0.0, None, 0.0125)
     assert (made.level, made.agents[0].updates_per_second, made.queries[0].rate) == (0.0, 0.0, None)
     assert "NaN" not in made.model_dump_json()
+
+
+def test_groups_of_an_alert_have_keys_that_javascript_can_hold() -> None:
+    told = AlertStatus("a", "q", "n > 1", "certainly", (), 2, ({"id": 2**60 + 1}, {"id": 7}), 2, 0, 0, "")
+    engine: Any = SimpleNamespace(alerts=SimpleNamespace(status=lambda: (told,)))
+    assert alert_frames(engine)[0].groups == [{"id": str(2**60 + 1)}, {"id": 7}]
 
 
 def test_a_query_that_was_dropped_and_created_again_is_another_one() -> None:

@@ -6,6 +6,8 @@ import math
 import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -87,7 +89,36 @@ def test_doubles_are_asked_for_however_they_are_written(copies: int) -> None:
 
     assert found("1") == found("1.0") == found("1e0") == {1}
     assert (found("2.5"), found("1e+22"), found("NaN"), found("")) == ({2}, {3}, {4}, {5})
-    assert found("2") == found("one") == found("1,0") == set()
+    assert found("2") == found("one") == found("1,0") == found("sNaN") == found("-sNaN7") == set()
+
+
+@pytest.mark.parametrize("copies", [1, AS_TEXT])
+def test_null_is_told_from_an_empty_text_where_that_is_asked_for(copies: int) -> None:
+    hosts = ["", None, "null"] * copies
+    keeper = AnswerKeeper()
+    keeper.take(replace(batch("q", [1, 2, 3] * copies), keys={"host": pa.array(hosts)}))
+    keeper.publish()
+
+    def found(**asked: Any) -> set[object]:
+        return {a.value for a in keeper.answers("q", Asked(**asked))}
+
+    assert found(keys={"host": ""}) == {1, 2}
+    assert found(keys={"host": ""}, nulls=()) == {1}
+    assert found(nulls=("host",)) == {2}
+    assert found(keys={"host": "null"}, nulls=()) == {3}
+    assert found(nulls=("port",)) == set()
+    assert {a.value for a in keeper.latest("q", 10)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize("copies", [1, AS_TEXT])
+def test_decimals_are_compared_with_numbers_alone(copies: int) -> None:
+    made = batch("q", [1, 2] * copies)
+    keeper = AnswerKeeper()
+    prices = pa.array([Decimal("1.10"), Decimal("2")] * copies, pa.decimal128(9, 2))
+    keeper.take(replace(made, keys={"price": prices}))
+    keeper.publish()
+    asked = [{a.value for a in keeper.answers("q", Asked(keys={"price": t}))} for t in ("1.1", "sNaN", "NaN")]
+    assert asked == [{1}, set(), set()]
 
 
 def test_alike_queries_in_one_batch_are_told_apart() -> None:

@@ -195,3 +195,11 @@ def test_a_body_that_is_not_said_to_be_json_is_told_so(client: Client) -> None:
         "POST", "/api/preview", b'{"sql": "EXPLAIN"}', Content_Type="application/x-www-form-urlencoded"
     )
     assert "Content-Type: application/json" in said.problem(422)["detail"]
+
+
+def test_sql_that_is_nested_too_deeply_is_told_and_no_error_of_the_service(client: Client) -> None:
+    sql = f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM p WHERE {'(' * 300}size{')' * 300} > 1"
+    for path in ("/api/preview", "/api/queries"):
+        said = client.ask("POST", path, {"sql": sql}, token=True).problem(422)
+        assert said["message"] == "this statement is nested too deeply to be read"
+        assert (said["line"], said["column"]) == (1, 1)

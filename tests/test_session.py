@@ -19,6 +19,7 @@ from slackwater.runtime.journal import Journal
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import ParquetSink
 from slackwater.runtime.testing import ListSink, run_scripted, scripted_session, take_turns
+from slackwater.spark.streaming import Running
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM = "CREATE STREAM p (ts TIMESTAMP, size INT) USING scripted TIMESTAMP BY ts;"
@@ -241,6 +242,20 @@ def test_a_tick_that_fails_breaks_the_run(spark: Any, monkeypatch: pytest.Monkey
     with pytest.raises(OSError, match="No space left"):
         session.poll()
     session.stop()
+
+
+def test_a_stream_that_stops_between_batches_breaks_the_run_for_all_who_look(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = scripted_session(spark, STREAM + QUERY, TABLES, ends=False)
+    session.start()
+    try:
+        monkeypatch.setattr(Running, "problem", lambda self: "the disk is gone")
+        with pytest.raises(RunError, match="stream p stopped: the disk is gone") as raised:
+            session.wait(60)
+        assert session.engine.error is raised.value
+    finally:
+        session.stop()
 
 
 # --- Spark as others set it --------------------------------------------------------------------------

@@ -42,7 +42,7 @@ AGENTS = AgentsFrame(
     known=4,
     keys=1200,
     updates_per_second=10.0,
-    grants_per_second=0.0,
+    grants_per_second=50.0,
     offered_per_second=1000.0,
     late=0,
     agents=[],
@@ -110,7 +110,7 @@ def test_load_against_capacity_and_the_level() -> None:
 
 def test_agents_alerts_and_messages() -> None:
     lines = shown(seen_of(a_frame(agents=[AGENTS], alerts=[ALERT], message="a full disk\x1b[2J")))
-    assert lines[-3] == "agents p 3 of 4 there, 1.20k keys, 10 updates/s of 1.00k (99% saved)"
+    assert lines[-3] == "agents p 3 of 4 there, 1.20k keys, 60 messages/s of 1.00k (94% saved)"
     assert lines[-2] == "alerts 1 of 1 raised: much\\x1b[2J  2 events not taken yet  503"
     assert lines[-1] == "a full disk\\x1b[2J"
     grouped = ALERT.model_copy(

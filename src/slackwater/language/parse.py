@@ -33,6 +33,8 @@ from slackwater.language.statements import (
 )
 from slackwater.language.tokens import Cursor, position_at, tokenize
 
+NESTED = "leave out parentheses that are not needed, or do parts of it in views"
+
 
 def parse(text: str, *, file: str = "") -> tuple[AnyStatement, ...]:
     """All statements of a text, in order.
@@ -40,7 +42,7 @@ def parse(text: str, *, file: str = "") -> tuple[AnyStatement, ...]:
     >>> [type(s).__name__ for s in parse("DROP QUERY a; EXPLAIN")]
     ['Drop', 'Explain']
     """
-    return tuple(_statement(Cursor(tokens, text, file)) for tokens in _split(tokenize(text, file)))
+    return tuple(_read(Cursor(tokens, text, file)) for tokens in _split(tokenize(text, file)))
 
 
 def parse_one(text: str, *, file: str = "") -> AnyStatement:
@@ -61,6 +63,14 @@ def _split(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
             start = index + 1
     if start < len(tokens):
         yield tokens[start:]
+
+
+def _read(cursor: Cursor) -> AnyStatement:
+    at = cursor.position()
+    try:
+        return _statement(cursor)
+    except RecursionError:
+        raise cursor.error("this statement is nested too deeply to be read", at=at, hint=NESTED) from None
 
 
 def _statement(cursor: Cursor) -> AnyStatement:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from slackwater.errors import Position
 from slackwater.language.contracts import Contract, Drift, Precision, Standing
-from slackwater.language.parse import parse
+from slackwater.language.parse import NESTED, parse
 from slackwater.language.render import alter_query
 from slackwater.language.statements import (
     AlterQuery,
@@ -35,6 +35,8 @@ from slackwater.plan.model import Step, plain
 from slackwater.plan.scope import canonical, item_name, position_of
 from slackwater.plan.texts import text_as_number
 
+CONJUNCTS = 120
+"""Conditions of one query: each is an operator below the one before it, and plans are told as trees."""
 Declared = CreateStream | CreateTable | CreateView | CreateQuery | CreateAlert
 
 
@@ -74,6 +76,14 @@ class Catalog:
 
     def apply(self, statement: AnyStatement) -> Catalog:
         """The catalog after a statement; raises LanguageError where it cannot be."""
+        try:
+            return self._applied(statement)
+        except RecursionError:
+            raise statement.source.error(
+                "this statement is nested too deeply to be planned", hint=NESTED
+            ) from None
+
+    def _applied(self, statement: AnyStatement) -> Catalog:
         if isinstance(statement, CreateStream | CreateTable):
             self._free(statement.name, statement.source)
             return replace(self, declared={**self.declared, statement.name.lower(): statement})
@@ -126,6 +136,13 @@ class Catalog:
         self._free(statement.name, statement.source)
         known = Known(self.streams, self.tables, self.steps, self.functions)
         added = {step.name.lower(): step for step in analyse(statement, known)}
+        for step in added.values():
+            if len(step.path.predicates) > CONJUNCTS:
+                raise statement.source.error(
+                    f"{statement.name} asks for {len(step.path.predicates):,} conditions, those of the views "
+                    f"below it among them; {CONJUNCTS} can be planned, each as an operator",
+                    hint="write those on one column as one with NOT IN (…), or look values up in a table",
+                )
         steps = {**self.steps, **added}
         declared = {**self.declared, statement.name.lower(): statement}
         after = replace(self, declared=declared, steps=steps)

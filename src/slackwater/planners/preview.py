@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slackwater.plan.operators import OperatorNode, operators_of
-from slackwater.plan.slots import slots_of
+from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.forecast import Forecast, Machine, forecast
 from slackwater.planners.terms import StreamLoad, must_take, with_windows
+from slackwater.statistics.costs import PYTHON_ROW, Costs
 from slackwater.statistics.snapshot import StreamStatistics
 
 Capacity = Callable[[float, int], float]
@@ -44,11 +45,13 @@ def under(load: StreamLoad, plan: Plan, tried: Mapping[str, tuple[StreamStatisti
     nodes = operators_of(plan, stream, slots)
     passed = _by_operator(load.nodes, load.statistics.passed)
     queries = dict(load.statistics.queries)
+    functions = dict.fromkeys(slots.by_id, PYTHON_ROW)
     if stream.lower() in tried:
         found, trial = tried[stream.lower()]
         other = slots_of(trial, stream, frozenset())
         passed = _by_operator(operators_of(trial, stream, other), found.passed) | passed
         queries = {**found.queries, **queries}
+        functions |= _functions(slots, other, found.costs)
     own = {place: passed[_name(node)] for place, node in enumerate(nodes) if _name(node) in passed}
     ids = {slot.id for slot in slots.all}
     statistics = replace(
@@ -56,6 +59,7 @@ def under(load: StreamLoad, plan: Plan, tried: Mapping[str, tuple[StreamStatisti
         passed=own,
         queries={name: known for name, known in queries.items() if name in plan.steps},
         strata={slot: known for slot, known in load.statistics.strata.items() if slot in ids},
+        costs={f"python {id_}": seconds for id_, seconds in functions.items()} | dict(load.statistics.costs),
     )
     after = {name: w.after / len(w.members) for w in load.windows for name in w.members}
     changed = with_windows(replace(load, plan=plan, nodes=nodes, slots=slots, statistics=statistics))
@@ -69,6 +73,20 @@ def _by_operator(
     nodes: Sequence[OperatorNode], passed: Mapping[int, float]
 ) -> dict[tuple[object, ...], float]:
     return {_name(nodes[place]): share for place, share in passed.items() if place < len(nodes)}
+
+
+def _functions(slots: Slots, trial: Slots, found: Costs) -> dict[str, float]:
+    """By slot: seconds of its Python functions for a row, as a trial has them.
+
+    Slots are told apart by their queries: one that shares a pass with others has another id when alone.
+    """
+    told: dict[str, float] = {}
+    for name, slot in trial.by_step.items():
+        here = slots.by_step.get(name)
+        seconds = found.get(f"python {slot.id}")
+        if here is not None and seconds is not None:
+            told[here.id] = max(seconds, told.get(here.id, 0.0))
+    return told
 
 
 def _name(node: OperatorNode) -> tuple[object, ...]:

@@ -235,6 +235,9 @@ class Engine:
         decision = self._unfed(stream, "end", AFTER_ALL)
         self.journal.write_record(decision)
         self._turn(decision, self.executor.session)
+        self._warming.end(stream)
+        if isinstance(self.load.ruler, Governor):
+            self.load.ruler.end(stream)
 
     def tick(self, stream: str) -> bool:
         """Close windows of a stream that has fallen silent; whether there were any to close."""

@@ -43,6 +43,8 @@ SETTLED = 4
 """Batches before feedback sets in: the first ones are slow for reasons that pass."""
 CALIBRATED_AFTER = (3, 8, 20)
 """Batches after which what has been fitted is what later fits are drawn to: code gets faster for a while."""
+SETTLING = 3
+"""Calibrations until costs follow from what was measured alone, where batches differ in size."""
 ONSET = 0.6
 """Of the time there is for rows, what the first batches of a burst are planned for: their code is cold."""
 ROOM = 0.05
@@ -86,6 +88,8 @@ class Governor:
     """By stream: rows of the last batch that was measured, and how many of about this size were in a row."""
     _overran: frozenset[str] = frozenset()
     """Streams whose last batch took longer than it may."""
+    _ended: set[str] = field(default_factory=set)
+    """Streams that take no time any more."""
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
@@ -160,7 +164,7 @@ class Governor:
             came = leaving.usual(came, self.pace.interval, told=coming.size is not None)
         load = self._load(known, came)
         load = replace(load, windows=leaving.demands(coming.plan, coming.slots, points))
-        others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
+        others = self._others(name)
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         whole += sum(w.after for w in load.windows)
         asked = Asked(self.split, self.margin, self.objective)
@@ -191,7 +195,7 @@ class Governor:
         known = self.known_of(coming)
         load = self._load(known, known.size if coming.size is None else float(coming.size))
         load = replace(load, parts=coming.parts)
-        others = [self._load(s, s.size) for n, s in self._streams.items() if n != name]
+        others = self._others(name)
         whole = sum(predicted(x.statistics.costs, terms_of(x, {})) for x in (load, *others))
         mine_fixed = must_take(load, least)
         fixed = mine_fixed + sum(
@@ -373,6 +377,24 @@ class Governor:
             # until now all batches may have been alike, and what their rows take has been a guess
             known.calibrate()
             known.fit()
+
+    def settle(self) -> None:
+        """Let costs be what the batches so far say, however far that is from what was taken for granted.
+
+        Of a function that takes a thousand times as long as others, one step leaves most to its pass.
+        """
+        for known in self._streams.values():
+            for _ in range(SETTLING):
+                known.calibrate()
+            known.fit()
+
+    def end(self, stream: str) -> None:
+        """A stream has no batches any more: the others have the time that its batches took."""
+        self._ended.add(stream.lower())
+
+    def _others(self, name: str) -> list[StreamLoad]:
+        """The streams beside one that still have batches, each as large as its last one."""
+        return [self._load(s, s.size) for n, s in self._streams.items() if n != name and n not in self._ended]
 
     def leaving(self, stream: str) -> WindowLeaving:
         """What is known of a stream's window drops."""

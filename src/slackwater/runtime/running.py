@@ -139,9 +139,19 @@ class Run:
     def _over(self) -> bool:
         """Whether the run is broken, or every stream has ended."""
         streams = dict(self._streams)
-        if self.engine.error is not None or any(s.problem() is not None for s in streams.values()):
+        for name, stream in streams.items():
+            self._broken(name, stream)
+        if self.engine.error is not None:
             return True
         return all(self.engine.state.streams[name].ended for name in streams)
+
+    def _broken(self, name: str, stream: Running) -> BaseException | None:
+        """What broke the run; that a stream has stopped between batches is told to all who look."""
+        problem = None if self.engine.state.streams[name].ended else stream.problem()
+        # what Spark says of a batch that was stopped on purpose breaks nothing
+        if problem is not None and self.engine.error is None and not self._stopping.is_set():
+            self.engine.error = RunError(f"stream {name} stopped: {problem}")
+        return self.engine.error
 
     def wait(self, timeout: float | None) -> bool:
         """Until every stream has ended (True), or the time is over or the run stopped (False)."""
@@ -162,8 +172,8 @@ class Run:
             if engine.state.streams[name].ended:
                 stream.stop()
                 self._streams.pop(name, None)
-            elif (problem := stream.problem()) is not None:
-                raise RunError(f"stream {name} stopped: {problem}")
+            elif (broken := self._broken(name, stream)) is not None:
+                raise broken
         return not self._streams and all(engine.state.streams[name].ended for name in engine.sources)
 
     def stop(self) -> None:

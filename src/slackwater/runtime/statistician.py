@@ -21,7 +21,7 @@ from slackwater.plan.tables import Plan, StepPlan
 from slackwater.planners.terms import UNSHEDDABLE
 from slackwater.runtime.shedding import Shed
 from slackwater.spark.statement import FREQUENT_AT_MOST
-from slackwater.statistics.costs import REMEMBERED, Costs, Observation, fit_costs
+from slackwater.statistics.costs import PYTHON_ROW, REMEMBERED, Costs, Observation, fit_costs
 from slackwater.statistics.snapshot import QueryStatistics, StreamStatistics, strata_of
 
 GROUPS_AT_MOST = 20_000
@@ -51,7 +51,6 @@ FOLLOWED, FADED = 0.1, 0.97
 STEPS, STEP_RIDGE = 4, 0.02
 """Steps of a calibration, and how much a departure weighs in each."""
 PARSED_ROW = 1.5e-6
-PYTHON_ROW = 2e-6
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,16 @@ import pyarrow as pa
 from slackwater.language.statements import CreateQuery, CreateStream, CreateTable, CreateView
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
-from slackwater.runtime.governor import WARMING, Governor
+from slackwater.runtime.governor import Governor
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.watching import Observer
 from slackwater.spark.execute import SparkSession
 from slackwater.spark.scripted import ScriptedSource
 from slackwater.statistics.snapshot import StreamStatistics
 
-BATCHES = WARMING + 2
-"""The first ones are passed over, as in a run."""
+SIXTEENTHS = (1, 1, 2, 12)
+"""How the rows are parted. The first batches are passed over, as in a run; the others differ in size, since
+batches of one size do not tell what takes its time with each row from what takes it once."""
 
 
 def tried(
@@ -37,8 +39,7 @@ def tried(
     The rows are taken in order of their time, in a few batches; answers go nowhere. ``prepare`` registers
     the functions of the run.
     """
-    size = max(1, -(-rows.num_rows // BATCHES))
-    batches = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+    batches = [rows.slice(start, end - start) for start, end in pairwise(_ends(rows.num_rows))]
     with tempfile.TemporaryDirectory(prefix="slackwater-trial-") as folder:
         session = Session(
             spark,
@@ -56,10 +57,24 @@ def tried(
             for number in range(len(batches)):
                 session.engine.batch(name, carrier, number)
             governor = session.engine.load.ruler
-            known = governor.snapshot() if isinstance(governor, Governor) else ()
+            if not isinstance(governor, Governor):
+                return None
+            governor.settle()
+            known = governor.snapshot()
             return next((k for k in known if k.stream.lower() == stream.lower()), None)
         finally:
             session.stop()
+
+
+def _ends(rows: int) -> list[int]:
+    """Where batches end, none of them empty: of few rows the first ones have one each.
+
+    >>> _ends(1600), _ends(5), _ends(2)
+    ([0, 100, 200, 400, 1600], [0, 1, 2, 3, 5], [0, 1, 2])
+    """
+    parts = [sum(SIXTEENTHS[:n]) for n in range(len(SIXTEENTHS) + 1)]
+    ends = (min(rows, max(n, rows * part // parts[-1])) for n, part in enumerate(parts))
+    return sorted(set(ends))
 
 
 def _statements(catalog: Catalog, stream: str, queries: Sequence[str]) -> list[str]:

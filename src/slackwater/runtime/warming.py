@@ -29,7 +29,7 @@ from slackwater.spark.statement import Statement
 NEXT_TO_NOTHING = 1e-9
 TIMED_AFTER = 2
 TIMED_EVERY = 300
-"""Batches of a query set after which its texts are run, one by one, if batches leave time for it."""
+"""Batches of a query set after which its texts are run, as many after each batch as it leaves time for."""
 ROUNDS, TOLD = 4, 3
 """How often each is run, and how many of the last times say something: code just compiled is slow."""
 ROOM = 0.7
@@ -65,7 +65,7 @@ class Warming:
         self._executor = executor
         self._seconds = seconds
         self._took: dict[str, float] = {}
-        """By stream: how long its last batch took; one waits for the other."""
+        """By stream that has not ended: how long its last batch took; one waits for the other."""
         self._batches: dict[str, tuple[int, int]] = {}
         """By stream: the version, and its batches so far."""
         self._waiting: dict[str, list[tuple[str, str, bool]]] = {}
@@ -97,12 +97,20 @@ class Warming:
             ]
         if decision.thresholds:
             return
-        room, last = ROOM * ruler.pace.interval - sum(self._took.values()), 0.0
+        room, last = self.room(ruler.pace.interval), 0.0
         while self._waiting[stream] and room >= last:
             began = self._seconds()
             self._time(batch, ruler, *self._waiting[stream].pop())
             last = self._seconds() - began
             room -= last
+
+    def room(self, interval: float) -> float:
+        """Seconds that the last batches of all streams leave of an interval."""
+        return ROOM * interval - sum(self._took.values())
+
+    def end(self, stream: str) -> None:
+        """A stream has no batches any more: the others need leave no time for them."""
+        self._took.pop(stream.lower(), None)
 
     def _time(self, batch: Answered, ruler: Governor, name: str, table: str, told: bool) -> None:
         """Run the texts of one table; the governor is told how long they took where it says something."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from slackwater.runtime.engine import Engine
+from slackwater.service.keys import plain_keys
 from slackwater.service.models import AlertFrame
-from slackwater.service.parts import plain_key
 
 
 def alert_frames(engine: Engine | None) -> list[AlertFrame]:
@@ -18,7 +18,7 @@ def alert_frames(engine: Engine | None) -> list[AlertFrame]:
             condition=f"{alert.condition} {alert.certainty.upper()}",
             url=" and ".join(alert.urls),
             raised=alert.raised,
-            groups=[{name: plain_key(value) for name, value in keys.items()} for keys in alert.groups],
+            groups=[plain_keys(keys) for keys in alert.groups],
             events=alert.events,
             waiting=alert.waiting,
             trouble=alert.trouble,

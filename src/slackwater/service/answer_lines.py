@@ -16,8 +16,8 @@ import numpy as np
 from slackwater.errors import SlackwaterError, StateError
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
+from slackwater.service.keys import of_group
 from slackwater.service.lines import Lines
-from slackwater.service.parts import of_group
 from slackwater.service.watched import Asked
 
 LOOKED_AT = 200_000
@@ -72,7 +72,7 @@ class AnswerLines:
             if asked.keys and not _may_have(line, asked.keys):
                 continue
             answer = self._read(line)
-            if of_group(answer, asked.keys):
+            if of_group(answer.group, asked):
                 found.append(answer)
             if len(found) >= asked.limit:
                 break

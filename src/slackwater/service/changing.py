@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from slackwater.errors import LanguageError, Position
 from slackwater.language.parse import parse, parse_one
@@ -23,8 +23,10 @@ from slackwater.language.statements import (
 )
 from slackwater.service.api_models import Applied, Audit
 from slackwater.service.audit_job import AuditJob
+from slackwater.service.guard import CHALLENGE, NEEDED, TRUSTED
 from slackwater.service.models import ContractWanted, Knobs, KnobsWanted, Preview, Statements
 from slackwater.service.problems import Refusal
+from slackwater.service.reaching import reaching
 from slackwater.service.reading import find_query
 from slackwater.service.watched import Control, Watched
 
@@ -105,10 +107,20 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
         return applied(drop_query(find_query(watched, name).name))
 
     @api.post("/preview", tags=["queries"])
-    def preview(wanted: Statements) -> Preview:
-        """What statements would do to the plan, the load and the errors; nothing is changed."""
+    def preview(wanted: Statements, request: Request) -> Preview:
+        """What statements would do to the plan, the load and the errors; nothing is changed.
+
+        Without the token queries are not tried on rows, and none may call what reaches beyond these.
+        """
+        trusted = bool(request.scope.get(TRUSTED))
+        outside = None if trusted else reaching(wanted.sql)
+        if outside is not None:
+            detail = (
+                f"{outside}() reaches beyond the rows: to preview it needs the token of the run: {NEEDED}"
+            )
+            raise Refusal(401, detail, headers=CHALLENGE)
         with changes.one() as run:
-            return run.preview(wanted.sql)
+            return run.preview(wanted.sql, on_rows=trusted)
 
     @api.post("/alerts", status_code=201, tags=["alerts"])
     def create_alert(wanted: Statements) -> Applied:

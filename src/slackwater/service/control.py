@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from slackwater.errors import SlackwaterError
@@ -26,6 +26,7 @@ from slackwater.statistics.snapshot import StreamStatistics
 
 TASTING_S = 4.0
 """How long rows are waited for that a new query is tried on."""
+GUESSED = "values are taken to scatter as much as their mean."
 HARMED = 20
 """Other queries that are told what would become of them."""
 Tried = dict[str, tuple[StreamStatistics, Plan]]
@@ -53,16 +54,20 @@ class LiveControl:
         """Move the sliders of the demo."""
         return self.dials.turn(wanted) if self.dials is not None else None
 
-    def preview(self, sql: str) -> Preview:
-        """What statements would do; nothing is changed."""
+    def preview(self, sql: str, *, on_rows: bool = True) -> Preview:
+        """What statements would do; nothing is changed. ``on_rows``: new queries are tried on some."""
         before = self.session.catalog
         after, altered, dropped = _applied(before, sql)
         plan = extend(self.session.plan, after)
         self._check(after)
         created = [s.name for n, s in after.queries.items() if n not in before.queries]
         notes: list[str] = []
-        strange = after.tables.keys() - before.tables.keys()
-        found = self._forecasts(plan, created, self.look(), notes, strange)
+        untried = ""
+        if created and not on_rows:
+            untried = "Without the token of the run nothing was tried on rows: " + GUESSED
+        elif after.tables.keys() - before.tables.keys():
+            untried = "New tables are not read before they are there, so that nothing was tried on rows."
+        found = self._forecasts(plan, created, self.look(), notes, untried)
         now, then = found if found is not None else (None, None)
         fresh = {name.lower() for name in (*created, *altered)}
         return Preview(
@@ -98,16 +103,19 @@ class LiveControl:
         created: list[str],
         glimpse: Glimpse | None,
         notes: list[str],
-        strange: Collection[str],
+        untried: str,
     ) -> tuple[Forecast, Forecast] | None:
-        """As things are, and as they would be; None where nothing has been measured."""
+        """As things are, and as they would be; None where nothing has been measured.
+
+        ``untried``: why new queries are not tried on rows; empty where they are.
+        """
         loads = [x for x in glimpse.with_windows() if x.statistics.batches] if glimpse is not None else []
         if glimpse is None or not loads:
             notes.append("Nothing has been measured yet, so that no error can be predicted.")
             return None
         found: Tried = {}
-        if strange:
-            notes.append("New tables are not read before they are there, so that nothing was tried on rows.")
+        if untried:
+            notes.append(untried)
         else:
             found = self._tried(plan, created, {x.statistics.stream.lower() for x in loads}, notes)
         capacity = glimpse.pace.capacity
@@ -129,7 +137,7 @@ class LiveControl:
             if rows is None:
                 notes.append(
                     f"No rows of {plan.catalog.streams[stream].name} came within {TASTING_S:g} seconds to "
-                    "try it on: values are taken to scatter as much as their mean."
+                    f"try it on: {GUESSED}"
                 )
                 continue
             prepare = registering(session.scalars, plan.catalog.functions.aggregates)

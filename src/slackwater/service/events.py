@@ -134,13 +134,17 @@ def frames_for(watched: Watched, after: int | None) -> Callable[[], list[bytes]]
 
 def answers_for(keeper: AnswerKeeper, query: str | None, after: int | None) -> Callable[[], list[bytes]]:
     """Answers for one reader, from now on or from after a number; what was not kept is said to be lost."""
-    position = keeper.number if after is None else after
+    # 0: all that is kept
+    position = keeper.number if after is None else after or keeper.began
+    known = keeper.began <= position <= keeper.number
 
     def news() -> list[bytes]:
-        nonlocal position
+        nonlocal position, known
+        if not known:
+            # a number of another run: how much came after it in that one nobody knows
+            known, position = True, keeper.began if position < keeper.began else keeper.number
+            return [event("lost", position, b'{"parts":null}')]
         if position >= keeper.number:
-            # another run may have begun its numbers anew
-            position = min(position, keeper.number)
             return []
         newest = keeper.number
         parts, lost = keeper.after(position, query)

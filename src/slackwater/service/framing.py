@@ -18,6 +18,7 @@ from slackwater.runtime.insight import Insight, QueryInsight
 from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
 from slackwater.service.declared import declared
+from slackwater.service.keys import plain_keys
 from slackwater.service.loads import query_loads
 from slackwater.service.models import (
     AgentFrame,
@@ -32,7 +33,6 @@ from slackwater.service.models import (
     StreamFrame,
     WidthFrame,
 )
-from slackwater.service.parts import plain_key
 from slackwater.service.shown import Shown, take_all
 
 POINTS_IN_ALL = 20_000
@@ -71,12 +71,30 @@ class Framer:
     _steps: dict[str, Step] = field(default_factory=dict)
     _made_anew: frozenset[str] = frozenset()
     """Queries that are others than in the frame before."""
+    _gone: list[str] = field(default_factory=list)
+    """Queries that are no more since the last frame."""
+    _torn: bool = False
+    """Whether something of the last frame is lost: it could not be made, or not be sent."""
     _loads: tuple[Insight, dict[str, float]] = field(default_factory=lambda: (Insight(), {}))
     """What was known of the load, and by query its part of it."""
 
     def frame(self, moving: Moving, batches: Sequence[AnswerBatch]) -> Frame:
-        """The next frame, with the queries that have changed."""
+        """The next frame, with the queries that have changed; whole where the one before was lost."""
+        torn, self._torn = self._torn, True
+        queries = self._changed(moving, batches)
+        # a number that no frame has would be waited for
         self.number += 1
+        dropped, self._gone, self._torn = self._gone, [], False
+        if torn:
+            return self.whole(moving).model_copy(update={"dropped": dropped})
+        return self._made(moving, queries, whole=False, dropped=dropped)
+
+    def tear(self) -> None:
+        """The last frame does not get to its readers: the next one is whole."""
+        self._torn = True
+
+    def _changed(self, moving: Moving, batches: Sequence[AnswerBatch]) -> list[QueryFrame]:
+        """The queries that have changed; those that are no more are noted."""
         if moving.catalog is not self._catalog:
             self._catalog, self._declared = moving.catalog, declared(moving.catalog)
             steps = {step.name: replace(step, contract=None) for step in moving.catalog.queries.values()}
@@ -86,6 +104,7 @@ class Framer:
         names = {said["name"] for said in self._declared}
         dropped = [name for name in self.shown if name not in names or name in self._made_anew]
         self._made_anew = frozenset()
+        self._gone += dropped
         for name in dropped:
             del self.shown[name]
             self._before.pop(name, None)
@@ -100,7 +119,7 @@ class Framer:
                 self._before[name] = said
                 queries.append(QueryFrame.model_construct(**said, points=shown.fresh))
             shown.fresh = []
-        return self._made(moving, queries, whole=False, dropped=dropped)
+        return queries
 
     def whole(self, moving: Moving) -> Frame:
         """The same moment, with all queries and the newest points of each."""
@@ -115,6 +134,8 @@ class Framer:
         self, moving: Moving, queries: list[QueryFrame], *, whole: bool, dropped: Iterable[str] = ()
     ) -> Frame:
         measured = [stream for stream in moving.insight.streams if stream.measured]
+        ended = _ended(moving)
+        running = [stream for stream in measured if stream.stream.lower() not in ended]
         return Frame.model_construct(
             number=self.number,
             at=moving.at,
@@ -123,8 +144,8 @@ class Framer:
             whole=whole,
             version=moving.version,
             message=moving.message,
-            load=_short(sum(s.load for s in measured)) if measured else None,
-            kept_load=_short(sum(s.kept_load for s in measured)) if measured else None,
+            load=_short(sum(s.load for s in running)) if measured else None,
+            kept_load=_short(sum(s.kept_load for s in running)) if measured else None,
             capacity=_short(moving.insight.capacity) if measured else None,
             level=_short(moving.level) or 0.0,
             streams=[_stream(s) for s in moving.status.streams],
@@ -141,15 +162,20 @@ class Framer:
         known = {q.query: q for stream in moving.insight.streams for q in stream.queries}
         if moving.insight is not self._loads[0]:
             self._loads = (moving.insight, query_loads(moving.insight))
-        loads = self._loads[1]
+        loads, ended = self._loads[1], _ended(moving)
         for said in self._declared:
             name = said["name"]
             yield {
                 **said,
                 **_of_status(status.get(name)),
                 **_of_answers(self.shown[name], known.get(name)),
-                "load": _short(loads.get(name)),
+                "load": None if said["stream"].lower() in ended else _short(loads.get(name)),
             }
+
+
+def _ended(moving: Moving) -> set[str]:
+    """Streams that have no batches any more, in lower case: they are no load."""
+    return {stream.name.lower() for stream in moving.status.streams if stream.state == "ended"}
 
 
 def _of_status(status: QueryStatus | None) -> dict[str, Any]:
@@ -166,7 +192,7 @@ def _of_answers(shown: Shown, insight: QueryInsight | None) -> dict[str, Any]:
         "met": shown.met,
         "error": _short(shown.error),
         "column": shown.column,
-        "keys": {name: plain_key(value) for name, value in shown.keys.items()},
+        "keys": plain_keys(shown.keys),
         "last_text": shown.text,
     }
     if insight is not None:

@@ -26,6 +26,13 @@ PATH_AT_MOST = 8_192
 READS = frozenset(("GET", "HEAD", "OPTIONS"))
 FREE_POSTS = frozenset(("/api/preview",))
 """What is posted and changes nothing."""
+TRUSTED = "slackwater.trusted"
+"""In the scope of a request: whether it has the token, where it can do without."""
+NEEDED = (
+    "Authorization: Bearer TOKEN; it is printed where the run was started, as the end of the page's "
+    "address, after #token="
+)
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
 HEADERS = (
     (
         b"content-security-policy",
@@ -72,6 +79,7 @@ class Guard:
             return
         if scope["method"] == "HEAD" and not path_streams(scope["path"]):
             scope, send = {**scope, "method": "GET"}, _without_body(send)
+        scope = {**scope, TRUSTED: self._knows(headers)}
         await self.app(scope, _limited(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, dict[str, str]] | None:
@@ -93,11 +101,7 @@ class Guard:
         if (changes or (not self.loopback and path.startswith(("/api", "/metrics")))) and not self._knows(
             headers
         ):
-            detail = (
-                "this needs the token of the run: Authorization: Bearer TOKEN; it is printed where the run "
-                "was started, as the end of the page's address, after #token="
-            )
-            return 401, detail, {"WWW-Authenticate": 'Bearer realm="slackwater"'}
+            return 401, f"this needs the token of the run: {NEEDED}", CHALLENGE
         return None
 
     def _knows(self, headers: Headers) -> bool:

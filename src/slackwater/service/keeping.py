@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.json_values import exact_text
+from slackwater.runtime.json_values import json_text
 from slackwater.service.parts import Part
 from slackwater.service.watched import Asked
 
@@ -21,6 +21,8 @@ PARTS_IN_ALL = 20_000
 """Parts that are kept: each takes a kilobyte whatever it holds, 20 MB at most."""
 TEXTS = 64
 """Parts whose JSON is kept for the next reader."""
+GONE = 500
+"""Parts of a query of which it is known that they were there once."""
 AT_A_TIME = 1_000
 """Answers in one part: what an event of the stream of answers holds."""
 
@@ -29,13 +31,20 @@ AT_A_TIME = 1_000
 class _Query:
     parts: deque[Part] = field(default_factory=deque)
     count: int = 0
+    gone: deque[int] = field(default_factory=lambda: deque(maxlen=GONE))
+    """The numbers of parts that are not kept any more, the newest of them."""
 
 
 class AnswerKeeper:
     """Takes answers while a turn delivers them, and lets them be seen once the turn is committed."""
 
     def __init__(
-        self, *, per_query: int = PER_QUERY, in_all: int = IN_ALL, parts_in_all: int = PARTS_IN_ALL
+        self,
+        *,
+        number: int = 0,
+        per_query: int = PER_QUERY,
+        in_all: int = IN_ALL,
+        parts_in_all: int = PARTS_IN_ALL,
     ) -> None:
         self._per_query = per_query
         self._in_all = in_all
@@ -45,7 +54,9 @@ class AnswerKeeper:
         self._parts: deque[Part] = deque()
         self._queries: dict[str, _Query] = {}
         self._count = 0
-        self.number = 0
+        self.began = number
+        """The number before that of the first part."""
+        self.number = number
         """Of the newest part."""
         self._texts: OrderedDict[int, bytes] = OrderedDict()
         """JSON of the parts that readers were sent last, by number."""
@@ -86,15 +97,24 @@ class AnswerKeeper:
             self._count -= len(oldest)
             for name in oldest.queries:
                 of = self._queries.get(name)
-                if of is not None and of.parts and of.parts[0] is oldest:
+                if of is None:
+                    continue
+                of.gone.append(oldest.number)
+                if of.parts and of.parts[0] is oldest:
                     of.parts.popleft()
                     of.count -= oldest.count(name)
 
     def after(self, number: int, query: str | None = None) -> tuple[list[Part], int]:
-        """Parts with higher numbers, oldest first, and how many of these are not kept any more."""
+        """Parts with higher numbers, oldest first, and how many more there were that are not kept.
+
+        Of a query they are counted as far as they are remembered: there may have been more.
+        """
         with self._lock:
             first = self._parts[0].number if self._parts else self.number + 1
             lost = max(0, first - 1 - number)
+            if query is not None:
+                of = self._queries.get(query.lower())
+                lost = 0 if of is None else sum(gone > number for gone in of.gone)
             # from the newest on: whoever listens has seen nearly all
             found = []
             for part in reversed(self._parts):
@@ -156,7 +176,7 @@ class AnswerKeeper:
         found: dict[tuple[object, ...], tuple[int, Answer]] = {}
         for part in reversed(self._of(query)):
             for end, answer in part.answers(query.lower()):
-                where = (answer.column, *((name, exact_text(value)) for name, value in answer.keys))
+                where = (answer.column, *((name, json_text(value)) for name, value in answer.keys))
                 # the parts of a turn are in no order of time
                 if where not in found or end > found[where][0]:
                     found[where] = (end, answer)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from slackwater.errors import SlackwaterError
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.insight import Insight
+from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.session import Session
 from slackwater.runtime.status import Status
 from slackwater.service.alerting import alert_frames
@@ -25,6 +30,7 @@ from slackwater.service.framing import Framer, Moving
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import Frame, Knobs, Moment, Phase
 from slackwater.service.watched import Asked, Dials
+from slackwater.spark.execute import first_line
 
 EVERY_S = 1.0
 MOMENTS = 3_600
@@ -48,7 +54,8 @@ class Live:
     ) -> None:
         self.session = session
         self.dials = dials
-        self.keeper = AnswerKeeper()
+        # no part of a run has a number that an earlier part of it had, however many come in a second
+        self.keeper = AnswerKeeper(number=to_micros(session.clocks.now()))
         self._every = every
         self._record = record
         self._log: FrameLog | None = None
@@ -67,7 +74,6 @@ class Live:
         self._explained: dict[tuple[int, ExplainFormat, str | None], str] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failed = ""
         self.control = LiveControl(session, lambda: self._capture.glimpse, dials)
         self.listeners: list[Callable[[], None]] = []
         """Called after each frame, in the thread that makes them."""
@@ -102,10 +108,6 @@ class Live:
                 # a picture that cannot be made must not end a run; the next one may be
                 logger.exception("a frame could not be made")
 
-    def failed(self, why: str) -> None:
-        """What broke the run, for its readers."""
-        self._failed = why
-
     def advance(self) -> None:
         """Make the next frame."""
         batches = self._capture.take()
@@ -119,7 +121,11 @@ class Live:
             self.keeper.forget(frame.dropped)
             self.keeper.retain(moving.catalog.queries.keys())
             self._moving, self._whole = moving, None
-        data = frame.model_dump_json().encode()
+        try:
+            data = frame.model_dump_json().encode()
+        except Exception:
+            self._framer.tear()
+            raise
         with self._lock:
             self._frames.append((frame.number, data))
             self._bytes += len(data)
@@ -134,19 +140,22 @@ class Live:
     def _look(self) -> Moving:
         session, engine = self.session, self._capture.engine
         status = session.status()
-        decided = engine.decided if engine is not None else {}
+        ended = {stream.name.lower() for stream in status.streams if stream.state == "ended"}
+        decided = dict(engine.decided) if engine is not None else {}
+        broke = engine.error if engine is not None else None
         return Moving(
             at=session.clocks.now(),
-            phase=self._phase(status),
+            phase=_phase(status, broke),
             version=engine.versions.latest if engine is not None else 0,
             catalog=session.catalog,
             status=status,
             insight=self._look_at_load(),
-            level=max((d.level for d in dict(decided).values()), default=0.0),
+            # one that ended while it shed sheds no more
+            level=max((d.level for name, d in decided.items() if name.lower() not in ended), default=0.0),
             agents=self._capture.agents,
             alerts=alert_frames(engine),
             knobs=self.knobs(),
-            message=self._failed or (self._log.trouble if self._log is not None else ""),
+            message=_why(broke) or (self._log.trouble if self._log is not None else ""),
         )
 
     def _look_at_load(self) -> Insight:
@@ -155,17 +164,6 @@ class Live:
             self._insight = self._capture.glimpse.insight()
             self._insight_next = now + SPARING * (self.session.clocks.seconds() - now)
         return self._insight
-
-    def _phase(self, status: Status) -> Phase:
-        engine = self._capture.engine
-        if self._failed or (engine is not None and engine.error is not None):
-            return "failed"
-        states = {stream.state for stream in status.streams}
-        if not states:
-            return "starting"
-        if states == {"ended"}:
-            return "ended"
-        return "stopped" if states <= {"ended", "stopped"} else "running"
 
     # being watched
 
@@ -190,11 +188,9 @@ class Live:
 
     def frames(self, after: int, limit: int) -> Sequence[bytes]:
         with self._lock:
-            if not self._frames:
-                return []
-            # they are numbered one after the other
-            start = max(0, after + 1 - self._frames[0][0])
-            return [self._frames[i][1] for i in range(start, min(len(self._frames), start + limit))]
+            # one that could not be written as JSON has a number too
+            start = bisect_right(self._frames, after, key=itemgetter(0))
+            return [data for _, data in islice(self._frames, start, start + limit)]
 
     def kept_from(self) -> int:
         """The number of the oldest frame that is kept."""
@@ -231,3 +227,22 @@ class Live:
 
     def knobs(self) -> Knobs | None:
         return self.dials.knobs() if self.dials is not None else None
+
+
+def _phase(status: Status, broke: BaseException | None) -> Phase:
+    if broke is not None:
+        return "failed"
+    states = {stream.state for stream in status.streams}
+    if not states:
+        return "starting"
+    if states == {"ended"}:
+        return "ended"
+    return "stopped" if states <= {"ended", "stopped"} else "running"
+
+
+def _why(broke: BaseException | None) -> str:
+    """What broke a run, as the command line says it; empty where nothing has."""
+    if broke is None or isinstance(broke, SlackwaterError):
+        return "" if broke is None else str(broke)
+    said = first_line(broke)
+    return f"{type(broke).__name__}: {said}" if said else type(broke).__name__

@@ -130,6 +130,17 @@ class AgentsFrame(Model):
     agents: list[AgentFrame]
     widths: list[WidthFrame]
 
+    @property
+    def messages_per_second(self) -> float:
+        """What goes over the wire: updates of the agents, and grants to them."""
+        return self.updates_per_second + self.grants_per_second
+
+    @property
+    def saved(self) -> float | None:
+        """The share of messages that are not sent, of those that sending every value would take."""
+        offered = self.offered_per_second
+        return max(0.0, 1 - self.messages_per_second / offered) if offered else None
+
 
 class AlertFrame(Model):
     """An alert at one moment."""

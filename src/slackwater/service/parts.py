@@ -5,8 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +13,9 @@ from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
 from slackwater.runtime.groups import Places
-from slackwater.runtime.json_values import exact_text, json_text, to_micros
+from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.packed import Packed
+from slackwater.service.keys import conditions_of, of_group
 from slackwater.service.picking import answer_at, ends_of
 from slackwater.service.watched import Asked
 
@@ -77,8 +76,8 @@ class Part:
             if asked.until is not None:
                 fits &= times <= to_micros(asked.until)
             times, places = times[fits], places[fits]
-        if asked.keys and len(places):
-            group = self._of_group(asked.keys, places)
+        if (asked.keys or asked.nulls) and len(places):
+            group = self._of_group(asked, places)
             times, places = times[group], places[group]
         return list(zip(times.tolist(), places.tolist(), strict=True))
 
@@ -98,57 +97,16 @@ class Part:
     def _places(self, query: str) -> Places:
         return np.arange(len(self._packed)) if isinstance(self._queries, str) else self._queries[query]
 
-    def _of_group(self, keys: Mapping[str, str], places: Places) -> np.ndarray:
-        """Which of some answers are of a group, by the texts of its keys."""
+    def _of_group(self, asked: Asked, places: Places) -> np.ndarray:
+        """Which of some answers are of the group that is asked for."""
         held = self._packed.held
         if isinstance(held, AnswerBatch):
             fits = np.ones(len(places), bool)
-            for name, text in keys.items():
+            for name, fit in conditions_of(asked).items():
                 column = held.keys.get(name)
                 if column is None:
                     return np.zeros(len(places), bool)
                 values = column.take(pa.array(places)).to_pylist()
-                fits &= np.array([is_key(value, text) for value in values], dtype=bool)
+                fits &= np.array([fit(value) for value in values], dtype=bool)
             return fits
-        return np.array([of_group(answer, keys) for answer in self.at(places.tolist())], dtype=bool)
-
-
-def of_group(answer: Answer, keys: Mapping[str, str] | None) -> bool:
-    """Whether an answer is of a group, by the texts of its keys."""
-    group = answer.group
-    return all(name in group and is_key(group[name], text) for name, text in (keys or {}).items())
-
-
-def plain_key(value: Any) -> Any:
-    """A group key as frames have it: a text where JSON has none, or JavaScript would read another number.
-
-    >>> plain_key(80), plain_key(2**53 + 1), plain_key(1.0), plain_key(None), plain_key([1, "a"])
-    (80, '9007199254740993', '1.0', None, '[1,"a"]')
-    """
-    if isinstance(value, int) and abs(value) > _SAFE:
-        return str(value)
-    return value if isinstance(value, str | int | bool) or value is None else json_text(value).strip('"')
-
-
-def is_key(value: Any, text: str) -> bool:
-    """Whether a group key is the one that an address asks for; nothing stands for NULL.
-
-    Numbers that are not whole by their type are compared as numbers: 1.0 is asked for as 1, too.
-
-    >>> is_key("a", "a"), is_key(80, "80"), is_key(None, ""), is_key(1.0, "1"), is_key("1.0", "1")
-    (True, True, True, True, False)
-    """
-    if value is None:
-        return text == ""
-    if isinstance(value, str):
-        return value == text
-    return exact_text(value) == text or (isinstance(value, float | Decimal) and _is_number(value, text))
-
-
-def _is_number(value: float | Decimal, text: str) -> bool:
-    try:
-        asked = Decimal(text)
-    except InvalidOperation:
-        return False
-    # of a decimal every digit counts; a double is whatever double the text is nearest to
-    return value == asked if isinstance(value, Decimal) else value == float(asked)
+        return np.array([of_group(answer.group, asked) for answer in self.at(places.tolist())], dtype=bool)

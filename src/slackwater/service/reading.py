@@ -14,7 +14,7 @@ from slackwater.service import api_models as out
 from slackwater.service.events import MEDIA_TYPE, Readers, answers_for, frames_for
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame
-from slackwater.service.parameters import After, LastEvent, Limit, Time, number_after
+from slackwater.service.parameters import KEYS, After, LastEvent, Limit, Nulls, Time, keys_of, number_after
 from slackwater.service.problems import Refusal
 from slackwater.service.statistics_out import level_of, statistics_of
 from slackwater.service.watched import Asked, Watched
@@ -155,27 +155,25 @@ def _declared(api: APIRouter, watched: Watched) -> None:
 
 
 def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> None:
-    @api.get("/queries/{name}/answers", tags=["answers"], response_model=list[out.AnswerOut])
+    @api.get(
+        "/queries/{name}/answers",
+        tags=["answers"],
+        response_model=list[out.AnswerOut],
+        openapi_extra={"parameters": [KEYS]},
+    )
     def answers(
         request: Request,
         name: str,
         column: Annotated[str | None, Query(max_length=200)] = None,
         since: Annotated[Time | None, Query(description="Windows that end at or after this.")] = None,
         until: Annotated[Time | None, Query(description="Windows that end at or before this.")] = None,
+        null: Nulls = None,
         limit: Limit = 300,
     ) -> Response:
         """Answers of a query, oldest first: the newest that fit. `key.NAME=VALUE` chooses a group."""
         step = find_query(watched, name)
-        keys = {k[4:]: v for k, v in request.query_params.items() if k.startswith("key.")}
-        known = [key.name for key in step.keys]
-        strange = [name for name in keys if known and name not in known]
-        if strange:
-            raise Refusal(
-                422,
-                f"query {step.name} has no group key {strange[0]}",
-                hint=f"its keys are {', '.join(known)}",
-            )
-        asked = Asked(column, keys or None, since, until, limit)
+        keys, nulls = keys_of(request.query_params, null, step)
+        asked = Asked(column, keys or None, nulls, since, until, limit)
         return _json_of(watched.answers(step.name, asked))
 
     @api.get("/queries/{name}/latest", tags=["answers"], response_model=list[out.AnswerOut])

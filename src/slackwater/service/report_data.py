@@ -16,8 +16,8 @@ from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.show import show_keys
 from slackwater.service.declared import kind_of, slide_seconds
+from slackwater.service.keys import plain_keys
 from slackwater.service.models import QueryFrame
-from slackwater.service.parts import plain_key
 from slackwater.service.picking import ROW, answer_text
 
 HELD = 64
@@ -171,11 +171,7 @@ class QueryNumbers:
         if answer.column != self.column:
             return False
         # of a window that was given up there is one answer for all groups; rows are no groups
-        return (
-            answer.how == "suspended"
-            or answer.column == ROW
-            or {n: plain_key(v) for n, v in answer.keys} == self.keys
-        )
+        return answer.how == "suspended" or answer.column == ROW or plain_keys(answer.group) == self.keys
 
     def _gap(self, at: float) -> bool:
         before, self._before = self._before, max(at, self._before or at)
@@ -206,7 +202,7 @@ def numbers_of(
                 # of a query that was dropped: what its first answer is of
                 query.column = answer.column
                 grouped = answer.column != ROW and answer.how != "suspended"
-                query.keys = {name: plain_key(value) for name, value in answer.keys} if grouped else {}
+                query.keys = plain_keys(answer.group) if grouped else {}
             query.take(answer)
     for query in found.values():
         query.settle()

@@ -32,12 +32,10 @@ def agents_part(agents: Sequence[AgentsFrame], most: int) -> str:
     """Agents by stream, and the widths they hold."""
     parts = []
     for stream in agents:
-        saved = NONE
-        if stream.offered_per_second:
-            saved = percent(max(0.0, 1 - stream.updates_per_second / stream.offered_per_second))
+        saved = NONE if stream.saved is None else percent(stream.saved)
         parts.append(
             f"<p><b>{text(stream.stream)}</b>: {stream.there:,} of {stream.known:,} agents there, "
-            f"{stream.keys:,} keys, {compact(stream.updates_per_second)} updates/s; "
+            f"{stream.keys:,} keys, {compact(stream.messages_per_second)} messages/s; "
             f"{saved} of what sending everything would send was saved</p>"
         )
         rows = [

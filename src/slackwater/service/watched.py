@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -21,6 +21,8 @@ class Asked:
     column: str | None = None
     keys: Mapping[str, str] | None = None
     """Values of group keys as text, as `str` has them in JSON; None: of all groups."""
+    nulls: Collection[str] | None = None
+    """Group keys that are NULL, told from empty texts; None: an empty text stands for both."""
     since: datetime | None = None
     """Answers whose window ends (or that speak of a time) at or after this."""
     until: datetime | None = None
@@ -96,8 +98,11 @@ class Control(Protocol):
         """Statements, all or none, as `Session.sql` takes them; raises SlackwaterError where one is wrong."""
         ...
 
-    def preview(self, sql: str) -> Preview:
-        """What statements would do to the plan and to errors; nothing is changed."""
+    def preview(self, sql: str, *, on_rows: bool = True) -> Preview:
+        """What statements would do to the plan and to errors; nothing is changed.
+
+        ``on_rows``: whether new queries may be run on rows that come, and so do whatever they say.
+        """
         ...
 
     def turn(self, wanted: KnobsWanted) -> Knobs | None:

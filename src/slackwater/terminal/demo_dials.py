@@ -38,6 +38,8 @@ SETTLING_S = 12.0
 STEP, FINE = 1.6, 1.1
 """By how much the rate rises at most after a batch, until then and later; by how much it falls later."""
 DEBOUNCE_S = 0.5
+CHAPTERS = 200
+"""Chapters that are remembered: the story has a few, and can be told again and again."""
 logger = logging.getLogger(__name__)
 
 
@@ -91,7 +93,7 @@ class DemoDials:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="demo-story", daemon=True)
         self.chapters: list[tuple[int, Chapter]] = []
-        """Chapters so far, each since when, in microseconds since the epoch."""
+        """The newest chapters, each since when, in microseconds since the epoch."""
         set_load(self._factor)
 
     # the sliders
@@ -195,8 +197,12 @@ class DemoDials:
         self._set_load(self._factor)
 
     def _enter(self, chapter: Chapter) -> None:
+        if self.chapters and chapter is self._chapter:
+            # a slider that is moved on begins nothing new
+            return
         self._chapter = chapter
         self.chapters.append((self._now(), chapter))
+        del self.chapters[:-CHAPTERS]
 
     def _let_go(self) -> None:
         if self._interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from slackwater.runtime.engine import Engine
 from slackwater.runtime.insight import Glimpse
 from slackwater.runtime.pace import Pace
 from slackwater.statistics.costs import predicted
+from slackwater.terminal.demo_story import REMEMBERED
 
 MOST = 100.0
 LEAST = 0.1
@@ -50,12 +52,12 @@ class Batch:
 
 
 class BatchLog:
-    """Keeps all batches of one stream; added to the observers of the engine, which call it under its lock."""
+    """Keeps the newest batches of a stream: one of the engine's observers, called under its lock."""
 
     def __init__(self, stream: str, now: Callable[[], int] = now_micros) -> None:
         self._stream, self._now = stream.lower(), now
         self._lock = threading.Lock()
-        self._batches: list[Batch] = []
+        self._batches: deque[Batch] = deque(maxlen=REMEMBERED)
         self._glimpse: Glimpse | None = None
         self._arrived = 0
 

@@ -10,6 +10,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.terminal.demo_story import forget
 from slackwater.walks import SCHEMA, from_options
 
 SILENT = "k3"
@@ -18,7 +19,8 @@ SILENT = "k3"
 class DialledWalks:
     """Walks as SQL describes them, from an origin on.
 
-    Whether the silent key has rows in a second is decided when the second is first asked for, and stays.
+    Whether the silent key has rows in a second is decided when the second is first asked for, and stays for
+    an hour.
     """
 
     schema = SCHEMA
@@ -50,5 +52,6 @@ class DialledWalks:
         """The rows from index * width to (index + 1) * width after the origin, in order of time."""
         with self._lock:
             silent = self._silences.setdefault(index, self._silent)
+            forget(self._silences)
         rows = replace(self._walks, origin=self.origin).slice(index, width_us)
         return rows.filter(pc.not_equal(rows["key"], SILENT)) if silent else rows

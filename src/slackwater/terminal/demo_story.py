@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+REMEMBERED = 3_600
+"""Seconds, and batches, that a demo remembers. The story is told in minutes, and what is left running for
+days is to take no more memory than that."""
+
+
+def forget(kept: dict[int, Any]) -> None:
+    """Of what was made second by second let go of what was asked for first."""
+    while len(kept) > REMEMBERED:
+        del kept[next(iter(kept))]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
+from slackwater.terminal.demo_story import forget
 from slackwater.traffic import Traffic, epoch_us
 
 POOL = 200_000
@@ -25,8 +26,9 @@ class DialledTraffic:
     """Packets at ``rate`` a second, times a factor that may be changed at any time.
 
     Guarantee: what a second holds depends on the seed, its number and the factor that was set when it was
-    first asked for, and is the same whenever it is asked for again. Seconds that have been asked for stay as
-    they are; a new factor counts for those to come. All methods may be called from any thread.
+    first asked for, and is the same whenever it is asked for again within the hour. Seconds that have been
+    asked for stay as they are; a new factor counts for those to come. All methods may be called from any
+    thread.
     """
 
     origin: datetime
@@ -70,6 +72,7 @@ class DialledTraffic:
         """The packets from index * width to (index + 1) * width after the origin, in order of time."""
         with self._lock:
             factor = self._factors.setdefault(index, self._factor)
+            forget(self._factors)
         rng = np.random.default_rng([self.seed, _COUNT_STREAM, index, width_us])
         wobble = float(np.exp(WOBBLE * rng.standard_normal()))
         start = int(rng.integers(self._packets.num_rows))

@@ -11,6 +11,9 @@ from typing import Any, Self
 LONGEST = 65_536
 """Bytes of an event: more is not from this run."""
 
+EVENTS = 1_000
+"""Events that are kept, the newest."""
+
 
 class Receiver:
     """Takes events from entering to leaving. One that comes twice, as it may, is kept once."""
@@ -49,11 +52,13 @@ class Receiver:
             return False
         with self._lock:
             self._events.setdefault(id_, event)
+            while len(self._events) > EVENTS:
+                del self._events[next(iter(self._events))]
         return True
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What was told, in the order in which it came."""
+        """What was told, in the order in which it came; of very much the newest."""
         with self._lock:
             return list(self._events.values())
 

@@ -185,10 +185,9 @@ def _agents(agents: Sequence[AgentsFrame]) -> Text:
         text.append(
             f" {stream.there:,} of {stream.known:,} there", "" if stream.there == stream.known else "yellow"
         )
-        text.append(f", {compact(stream.keys)} keys, {compact(stream.updates_per_second)} updates/s")
-        if stream.offered_per_second:
-            saved = max(0.0, 1 - stream.updates_per_second / stream.offered_per_second)
-            text.append(f" of {compact(stream.offered_per_second)} ({saved:.0%} saved)")
+        text.append(f", {compact(stream.keys)} keys, {compact(stream.messages_per_second)} messages/s")
+        if stream.saved is not None:
+            text.append(f" of {compact(stream.offered_per_second or 0.0)} ({stream.saved:.0%} saved)")
     return text
 
 

@@ -41,19 +41,15 @@ async function fetchPoints(query, done) {
 }
 
 /** Answers of a query, oldest first. */
-export async function answersOf(name, asked) {
-  const answers = await getAnswers(answersPath(name, asked));
-  const { keys = {} } = asked;
-  // an empty text and NULL are asked for alike; of a window that was given up one answer speaks for all groups
-  const fits = (group) => Object.entries(keys).every(([key, value]) => (value === null) === (group[key] === null));
-  return answers.filter((answer) => answer.how === "suspended" || fits(answer.keys));
-}
+export const answersOf = (name, asked) => getAnswers(answersPath(name, asked));
 
-/** The address of answers of a query; NULL is asked for by nothing. */
+/** The address of answers of a query; keys that are NULL are named, so that an empty text is one. */
 export function answersPath(name, { column = null, keys = {}, until = null, limit }) {
   const asked = new URLSearchParams({ limit });
   if (column !== null) asked.set("column", column);
-  for (const [key, value] of Object.entries(keys)) asked.set(`key.${key}`, keyText(value) ?? "");
+  const nulls = Object.keys(keys).filter((key) => keys[key] === null);
+  for (const [key, value] of Object.entries(keys)) if (value !== null) asked.set(`key.${key}`, keyText(value));
+  if (Object.keys(keys).length) for (const key of nulls.length ? nulls : [""]) asked.append("null", key);
   if (until !== null) asked.set("until", until);
   return `/api/queries/${encodeURIComponent(name)}/answers?${asked}`;
 }
