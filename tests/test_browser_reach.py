@@ -130,6 +130,16 @@ def test_rows_that_are_late_or_unreadable_are_told_in_words(browser: Browser) ->
         expect(item.locator(".stream-lost")).to_have_text("1.23k late, 5 unreadable")
 
 
+def test_a_stream_of_agents_says_what_they_send(browser: Browser) -> None:
+    agents = stream("hosts", rows_per_second=0.0, lag_seconds=None, updates=90, updates_per_second=8.7)
+    with (
+        served(Told(frame(1, [], whole=True, streams=[agents]))) as address,
+        opened(browser, address.page) as page,
+    ):
+        expect(page.locator("#streams li")).to_have_text("hosts8.70 updates/s")
+        expect(page.locator("#streams .stream-lag")).to_be_hidden()
+
+
 def test_a_token_is_taken_out_of_the_address_of_an_open_page(browser: Browser) -> None:
     watched = Told(frame(1, a_few(), whole=True, alerts=[ALERT]))
     with served(watched) as address, opened(browser, address.url, excused={"/api/alerts/busy"}) as page:

@@ -167,8 +167,9 @@ def test_a_burst_rises_only_with_batches_that_have_seen_it() -> None:
 
 def test_a_burst_is_one_though_the_machine_has_no_capacity_left() -> None:
     world = World().warmed()
+    world.pass_(STORY[0].seconds - INTERVAL)
     world.capacity = 10.0
-    world.pass_(STORY[0].seconds + 3 * INTERVAL)
+    world.pass_(4 * INTERVAL)
     assert world.chapter == STORY[1].text
     assert world.loads[-1] == LOWEST
 
@@ -185,11 +186,30 @@ def test_calm_is_less_on_a_slow_machine_and_the_same_after_the_burst() -> None:
     world = World(capacity=1_500.0).warmed()
     assert world.loads[-1] == pytest.approx(CALM_MULTIPLE * 1_500 / (RATE * INTERVAL), rel=0.01)
     calm = world.loads[-1]
+    world.pass_(STORY[0].seconds)
     world.capacity = 100.0
-    world.pass_(STORY[0].seconds + STORY[1].seconds + 2)
+    world.pass_(STORY[1].seconds + 2)
     assert world.chapter == STORY[2].text
     assert world.loads[-1] == calm
     assert World(capacity=1.0).warmed().loads[-1] == CALM_LEAST
+
+
+def test_calm_that_is_too_much_becomes_calmer_while_it_is_told_first() -> None:
+    world = World().warmed()
+    assert world.loads[-1] == 1.0
+    world.capacity = 1_500.0
+    world.pass_(INTERVAL)
+    calm = world.loads[-1]
+    assert calm == pytest.approx(1 / STEP)
+    world.capacity = 1_300.0
+    world.pass_(INTERVAL)
+    assert world.loads[-1] == calm, "it fits"
+    world.pass_(STORY[0].seconds)
+    assert world.chapter == STORY[1].text
+    world.capacity = 100.0
+    world.pass_(STORY[1].seconds)
+    assert world.chapter == STORY[2].text
+    assert world.loads[-1] == calm
 
 
 def test_without_anything_measured_it_stays_as_it_is() -> None:

@@ -13,7 +13,7 @@ from slackwater.edge.clock import now_micros
 from slackwater.errors import SlackwaterError
 from slackwater.service.models import Knobs, KnobsWanted
 from slackwater.terminal.demo_load import LEAST, MOST, Batch
-from slackwater.terminal.demo_story import OVER, WARMING, YOURS, Chapter, Moment, moment
+from slackwater.terminal.demo_story import OVER, STORY, WARMING, YOURS, Chapter, Moment, moment
 
 TICK_S = 0.25
 WARM_FACTOR = 0.25
@@ -164,13 +164,13 @@ class DemoDials:
             self._interrupt(self._interrupted)
         if told.chapter is WARMING:
             return
+        last = self._load.last
+        # what a batch of the chapter before has cost says nothing new
+        seen = fresh and last is not None and last.newest > self.chapters[-1][0]
         if told.chapter.multiple is None:
-            if entered:
+            if entered or (seen and self._usual is not None and told.chapter is STORY[0]):
                 self._apply(self._calm())
             return
-        last = self._load.last
-        # what a batch of the calm has cost says nothing new
-        seen = fresh and last is not None and last.newest > self.chapters[-1][0]
         wanted = self._factor_for(told.chapter.multiple) if entered or seen else None
         if wanted is not None:
             usual = self._usual or 1.0
@@ -180,12 +180,14 @@ class DemoDials:
             self._apply(max(min(max(wanted, least), most, HIGHEST), LOWEST * usual))
 
     def _calm(self) -> float:
-        """The factor of calm, found when the story begins and kept: it is to be as calm as before."""
+        """The factor of calm: found when the story begins, lowered while that is too much, then kept."""
+        most = self._factor_for(1.0)
+        if most is None:
+            return self._usual or 1.0
         if self._usual is None:
-            quiet = self._factor_for(CALM_MULTIPLE)
-            if quiet is None:
-                return 1.0
-            self._usual = min(1.0, max(quiet, CALM_LEAST))
+            self._usual = min(1.0, max(self._factor_for(CALM_MULTIPLE) or 1.0, CALM_LEAST))
+        elif most < self._usual and self._chapter is STORY[0]:
+            self._usual = max(CALM_MULTIPLE * most, self._usual / STEP, CALM_LEAST)
         return self._usual
 
     def _factor_for(self, multiple: float) -> float | None:

@@ -21,9 +21,9 @@ export function completed(streams, frame, queries) {
     const { contract, rate, error, suspended } = query;
     missing.get(query.stream)?.push({ query: name, contract, rate: rate ?? 1, error, suspended });
   }
-  return frame.streams.map(({ name, rows_per_second: rate }) => {
+  return frame.streams.map(({ name, rows_per_second: rate, updates_per_second: updates }) => {
     const stream = known.get(name) ?? { stream: name, measured: 0, rate, size: null, operators: [rootOf(name)], queries: [], drops: [] };
-    return { ...stream, queries: [...stream.queries, ...missing.get(name)] };
+    return { ...stream, updates, queries: [...stream.queries, ...missing.get(name)] };
   });
 }
 

@@ -13,7 +13,8 @@ export const nameOf = ({ kind, label }) => `${NAMES[kind]}: ${label}`;
 /** What is known of the rows of an operator, the most important first. */
 export function facts(operator, stream) {
   if (operator.kind === "stream") {
-    const rate = `${compact(stream.rate)} rows a second`;
+    const sent = stream.updates ?? null;
+    const rate = sent === null ? `${compact(stream.rate)} rows a second` : `${compact(sent)} updates a second`;
     return [rate, stream.size === null ? "not measured" : `${compact(stream.size)} a batch`];
   }
   const { rows_in: before, rows_out: after } = operator;

@@ -27,7 +27,9 @@ export function showStreams(streams) {
     const [name, rows, lag, lost] = item.children;
     if (item.dataset.state !== stream.state) item.dataset.state = stream.state;
     say(name, stream.name);
-    say(rows, `${compact(stream.rows_per_second)} rows/s`);
+    // of a stream of agents what they send, which is not every row that they have
+    const sent = stream.updates_per_second;
+    say(rows, sent === null ? `${compact(stream.rows_per_second)} rows/s` : `${compact(sent)} updates/s`);
     say(lag, stream.lag_seconds === null ? "" : `${duration(stream.lag_seconds)} behind`);
     say(lost, lostWords(stream).join(", "));
     const title = streamWords(stream);
