@@ -100,3 +100,16 @@ def test_what_is_never_sampled_stays_so_under_another_contract():
     )
     changed = with_contracts(load, {})
     assert [slot.steps for slot in changed.slots.sheddable] == [("b",)]
+
+
+def test_what_windows_need_of_rows_that_are_all_read_is_counted_once():
+    """Counted twice, what must be taken would seem more than there is, and the others would be given up."""
+    load = load_of(
+        f"CREATE QUERY sure AS SELECT COUNT(*) AS x FROM p {WINDOW} WITH EXACT;"
+        f"CREATE QUERY some AS SELECT COUNT(DISTINCT src) AS x FROM p WHERE size > 9 {WINDOW} WITH SUBSET GAP 4;"
+        + one("few", "COUNT(*)", f"WHERE port = 80 {WINDOW}")
+    )
+    load = replace(load, size=1e6, parts={load.slots.by_step["some"].id: 0.5})
+    found = plan_rates([load], 1.01 * must_take(load, 1.0))
+    assert not found.overrun
+    assert not found.allocation.suspended

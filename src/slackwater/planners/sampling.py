@@ -140,6 +140,8 @@ def _plan(
         parent.append(-1)
         rows.append(size)
         seconds.append(costs.get("row", 0.0) * everything.get("row", 0.0) / max(size, 1e-9))
+        # where somebody needs every row, those that windows need are among them
+        all_read = any(not slot.sheddable and slot.id not in load.left_out for slot in load.slots.all)
         own: dict[str, int] = {}
         each: dict[str, float] = {}
         for id_, _ in load.plan.tables_on(load.statistics.stream):
@@ -161,7 +163,7 @@ def _plan(
             parent.append(root if part is None else -1)
             rows.append(size if part is None else size * part)
             took = each.get(slot.id, costs.get("test", 0.0))
-            took += seconds[root] if part is not None else 0.0
+            took += seconds[root] if part is not None and not all_read else 0.0
             told = load.statistics.strata.get(slot.id) if slot.sheddable else None
             if told is None:
                 seconds.append(took)
