@@ -114,7 +114,7 @@ class StillControl:
         self.version += 1
         return []
 
-    def preview(self, sql: str, *, on_rows: bool = True) -> Preview:
+    def preview(self, sql: str, *, trusted: bool = True) -> Preview:
         parse(sql)
         nothing: dict[str, Any] = dict.fromkeys(
             ("load", "load_before", "capacity", "level", "level_before"), None

@@ -19,15 +19,11 @@ from slackwater.service.models import Knobs, KnobsWanted
 from waiting import wait_for
 
 CALLS = (
-    "reflect('java.io.File', 'createTempFile', 'x', 'y') IS NULL",
-    "`JAVA_method`('java.lang.System', 'getProperty', 'user.home') IS NULL",
-    "system.builtin.try_reflect('java.lang.System', 'getenv', 'HOME') IS NULL",
-    "`system` . `builtin` . /* here */ `reflect` ('java.lang.System', 'exit', 0) IS NULL",
-    "exists(array(port), x -> reflect('java.lang.System', 'exit', 0) = '')",
-    "from_protobuf(CAST('' AS BINARY), 'm', '/etc/hostname') IS NULL",
-    "current_user = 'root'",
+    "reflect('java.lang.System', 'exit', 0) IS NULL",
+    "from_json(CAST(size AS STRING), repeat('a INT,', 300000000)) IS NULL",
+    "no_such_function(size)",
 )
-"""Conditions that do more than to look at a row."""
+"""Conditions that do more than to look at a row, or cannot be looked up without Spark."""
 WATCHED = "CREATE ALERT busy ON total WHEN n > 1e9 TO 'http://127.0.0.1:9/';\n"
 
 
@@ -161,11 +157,9 @@ def test_without_the_token_nothing_is_run(run: Running, client: Client) -> None:
     assert "Without the token of the run nothing was tried on rows" in said["notes"][0]
     assert run.session.engine.tasting._tasted == before
     for call in CALLS:
-        sql = NEW.replace("port = 443", call)
-        problem = client.ask("POST", "/api/preview", {"sql": sql}).problem(401)
-        assert "needs the token of the run" in problem["detail"]
-        view = f"CREATE VIEW v AS SELECT * FROM p WHERE {call}"
-        client.ask("POST", "/api/preview", {"sql": view}).problem(401)
+        said = client.ask("POST", "/api/preview", {"sql": NEW.replace("port = 443", call)}).ok()
+        assert said["creates"] == ["mail"]
+    client.change("POST", "/api/preview", {"sql": NEW.replace("port = 443", CALLS[-1])}).problem(422)
     run.turn()
     assert run.session.engine.error is None
 

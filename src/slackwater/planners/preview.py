@@ -13,7 +13,7 @@ from slackwater.plan.operators import OperatorNode, operators_of
 from slackwater.plan.slots import Slots, slots_of
 from slackwater.plan.tables import Plan
 from slackwater.planners.forecast import Forecast, Machine, forecast
-from slackwater.planners.terms import StreamLoad, must_take, with_windows
+from slackwater.planners.terms import StreamLoad, must_take, python_share, with_windows
 from slackwater.statistics.costs import PYTHON_ROW, Costs
 from slackwater.statistics.snapshot import StreamStatistics
 
@@ -52,6 +52,8 @@ def under(load: StreamLoad, plan: Plan, tried: Mapping[str, tuple[StreamStatisti
         passed = _by_operator(operators_of(trial, stream, other), found.passed) | passed
         queries = {**found.queries, **queries}
         functions |= _functions(slots, other, found.costs)
+    # of a slot that has called no function so far nothing but a default is known
+    called = {id_ for id_ in load.slots.by_id if python_share(load, id_) > 0}
     own = {place: passed[_name(node)] for place, node in enumerate(nodes) if _name(node) in passed}
     ids = {slot.id for slot in slots.all}
     statistics = replace(
@@ -59,7 +61,8 @@ def under(load: StreamLoad, plan: Plan, tried: Mapping[str, tuple[StreamStatisti
         passed=own,
         queries={name: known for name, known in queries.items() if name in plan.steps},
         strata={slot: known for slot, known in load.statistics.strata.items() if slot in ids},
-        costs={f"python {id_}": seconds for id_, seconds in functions.items()} | dict(load.statistics.costs),
+        costs=dict(load.statistics.costs)
+        | {f"python {id_}": seconds for id_, seconds in functions.items() if id_ not in called},
     )
     after = {name: w.after / len(w.members) for w in load.windows for name in w.members}
     changed = with_windows(replace(load, plan=plan, nodes=nodes, slots=slots, statistics=statistics))

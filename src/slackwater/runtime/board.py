@@ -32,8 +32,10 @@ class _Query:
     history: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     group: tuple[tuple[str, object], ...] = ()
     """The one that is shown: of several groups a history would be none of any."""
-    seen: int = 0
-    """The last turn in which it had an answer."""
+    absent: int = 0
+    """Turns in a row in which others had answers, and it had none."""
+    noted: int = 0
+    """The last turn that counted as one of these."""
 
 
 class Board:
@@ -126,12 +128,15 @@ class Board:
         among = np.asarray(places, dtype=np.int64)
         found = places_of_group(batch.keys, dict(known.group), among) if known.group else among[:0]
         if not len(found):
-            if known.group and self._turn - known.seen < STALE:
+            # several batches are one turn
+            known.absent += known.noted != self._turn
+            known.noted = self._turn
+            if known.group and known.absent < STALE:
                 return ()
             known.history.clear()
             known.group = next(batch.slice(int(places[-1]), int(places[-1]) + 1).answers()).keys
             found = places_of_group(batch.keys, dict(known.group), among)
-        known.seen = self._turn
+        known.absent, known.noted = 0, self._turn
         kept: list[int] = found.tolist()
         return kept
 

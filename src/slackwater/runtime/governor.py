@@ -84,8 +84,8 @@ class Governor:
     """By stream: how many batches in a row have been like the one before them, and were shed."""
     _whole: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By stream: rows of the last batches that were taken whole, and how long they took."""
-    _sizes: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """By stream: rows of the last batch that was measured, and how many of about this size were in a row."""
+    _sizes: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By stream: how many batches have been measured, by about how many rows they had."""
     _overran: frozenset[str] = frozenset()
     """Streams whose last batch took longer than it may."""
     _ended: set[str] = field(default_factory=set)
@@ -277,9 +277,9 @@ class Governor:
         return before is not None and _similar(size, before[0])
 
     def _of_another_size(self, name: str, size: float) -> bool:
-        """Whether few batches of about this size have been measured lately: they tell what rows take."""
-        before, measured = self._sizes.get(name, (size, MEASURED_OF_A_SIZE))
-        return measured < MEASURED_OF_A_SIZE or not _similar(size, before)
+        """Whether few batches of about this size have been measured: they tell what rows take."""
+        measured = self._sizes.get(name)
+        return measured is not None and measured.get(_class_of(size), 0) < MEASURED_OF_A_SIZE
 
     def _part(self, load: StreamLoad, whole: float) -> float:
         """A capacity that the work beyond reading the rows exceeds by the given multiple."""
@@ -330,8 +330,8 @@ class Governor:
         if shed is None or self._turns.get(name, 0) < WARMING:
             return
         known.count(shed)
-        before, measured = self._sizes.get(name, (0.0, 0))
-        self._sizes[name] = took.arrived, 1 + (measured if _similar(took.arrived, before) else 0)
+        sizes = self._sizes.setdefault(name, {})
+        sizes[_class_of(took.arrived)] = sizes.get(_class_of(took.arrived), 0) + 1
         load = replace(self._load(known, float(took.arrived)), share=shed.share, parts=shed.parts)
         later: dict[str, float] = {}
         for table, seconds in took.times.items():
@@ -412,3 +412,8 @@ class Governor:
 def _similar(size: float, before: float) -> bool:
     """Whether two batches are of about the same size."""
     return 1 / SIMILAR < max(size, 1.0) / max(before, 1.0) < SIMILAR
+
+
+def _class_of(size: float) -> int:
+    """About how many rows: those of a class differ by no more than twofold."""
+    return int(max(size, 1.0)).bit_length()

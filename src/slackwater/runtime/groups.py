@@ -43,6 +43,6 @@ def _same(column: pa.Array, value: Any) -> pa.Array:
         return pc.is_nan(column)
     try:
         return pc.equal(column, pa.scalar(value, column.type))
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowException, OverflowError, ValueError):
         # as after a query was made anew with other keys, or while it is suspended and has none
         return pa.nulls(len(column), pa.bool_())

@@ -54,17 +54,19 @@ class LiveControl:
         """Move the sliders of the demo."""
         return self.dials.turn(wanted) if self.dials is not None else None
 
-    def preview(self, sql: str, *, on_rows: bool = True) -> Preview:
-        """What statements would do; nothing is changed. ``on_rows``: new queries are tried on some."""
+    def preview(self, sql: str, *, trusted: bool = True) -> Preview:
+        """What statements would do; nothing is changed. ``trusted``: Spark may have them."""
         before = self.session.catalog
         after, altered, dropped = _applied(before, sql)
         plan = extend(self.session.plan, after)
-        self._check(after)
+        if trusted:
+            self._check(after)
         created = [s.name for n, s in after.queries.items() if n not in before.queries]
         notes: list[str] = []
         untried = ""
-        if created and not on_rows:
-            untried = "Without the token of the run nothing was tried on rows: " + GUESSED
+        if created and not trusted:
+            untried = "Without the token of the run nothing was tried on rows, and Spark checked no type: "
+            untried += GUESSED
         elif after.tables.keys() - before.tables.keys():
             untried = "New tables are not read before they are there, so that nothing was tried on rows."
         found = self._forecasts(plan, created, self.look(), notes, untried)

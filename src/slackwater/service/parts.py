@@ -19,9 +19,6 @@ from slackwater.service.keys import conditions_of, of_group
 from slackwater.service.picking import answer_at, ends_of
 from slackwater.service.watched import Asked
 
-_SAFE = 2**53 - 1
-"""The largest whole number up to which JavaScript has all of them."""
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:

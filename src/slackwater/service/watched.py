@@ -98,10 +98,11 @@ class Control(Protocol):
         """Statements, all or none, as `Session.sql` takes them; raises SlackwaterError where one is wrong."""
         ...
 
-    def preview(self, sql: str, *, on_rows: bool = True) -> Preview:
+    def preview(self, sql: str, *, trusted: bool = True) -> Preview:
         """What statements would do to the plan and to errors; nothing is changed.
 
-        ``on_rows``: whether new queries may be run on rows that come, and so do whatever they say.
+        ``trusted``: whether Spark may have the text. It runs parts of one already while it says of what type
+        they are, and new queries on rows that come do whatever they say.
         """
         ...
 

@@ -168,8 +168,10 @@ class DemoDials:
         # what a batch of the chapter before has cost says nothing new
         seen = fresh and last is not None and last.newest > self.chapters[-1][0]
         if told.chapter.multiple is None:
-            if entered or (seen and self._usual is not None and told.chapter is STORY[0]):
+            if entered:
                 self._apply(self._calm())
+            elif seen and self._usual is not None and told.chapter is STORY[0]:
+                self._apply(self._calmer(self._usual))
             return
         wanted = self._factor_for(told.chapter.multiple) if entered or seen else None
         if wanted is not None:
@@ -180,15 +182,20 @@ class DemoDials:
             self._apply(max(min(max(wanted, least), most, HIGHEST), LOWEST * usual))
 
     def _calm(self) -> float:
-        """The factor of calm: found when the story begins, lowered while that is too much, then kept."""
-        most = self._factor_for(1.0)
-        if most is None:
-            return self._usual or 1.0
+        """The factor of calm, found when the story begins and kept: it is to be as calm as before."""
         if self._usual is None:
-            self._usual = min(1.0, max(self._factor_for(CALM_MULTIPLE) or 1.0, CALM_LEAST))
-        elif most < self._usual and self._chapter is STORY[0]:
-            self._usual = max(CALM_MULTIPLE * most, self._usual / STEP, CALM_LEAST)
+            quiet = self._factor_for(CALM_MULTIPLE)
+            if quiet is None:
+                return 1.0
+            self._usual = min(1.0, max(quiet, CALM_LEAST))
         return self._usual
+
+    def _calmer(self, usual: float) -> float:
+        """The factor of calm after a batch of it: less where that was too much."""
+        most = self._factor_for(1.0)
+        if most is not None and most < usual:
+            self._usual = max(CALM_MULTIPLE * most, usual / STEP, CALM_LEAST)
+        return self._usual or usual
 
     def _factor_for(self, multiple: float) -> float | None:
         rows = self._load.rows_for(multiple)
