@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -22,18 +22,20 @@ def needs_spark(path: Path) -> bool:
     return "spark" in path.read_text(encoding="utf-8") and path.parent == Path(__file__).parent
 
 
-class OneSession(LoadScopeScheduling):
-    """Where processes share the suite: what needs Spark goes to one of them, whose session serves it all.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    from xdist.scheduler import LoadScopeScheduling
 
-    Of the rest a module stays together, since its tests share what they have made.
-    """
+    class OneSession(LoadScopeScheduling):
+        """What needs Spark goes to one of the processes that share the suite, whose session serves it all.
 
-    def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.split("::")[0]
-        return "spark" if needs_spark(self.config.rootpath / module) else module
+        Of the rest a module stays together, since its tests share what they have made.
+        """
 
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.split("::")[0]
+            return "spark" if needs_spark(self.config.rootpath / module) else module
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
     return OneSession(config, log)
 
 

@@ -96,6 +96,29 @@ def test_of_rows_that_are_delivered_as_they_are_the_last_one_is_shown() -> None:
         assert run.shown.last_keys == (("k", name),)
 
 
+def test_the_last_answer_is_the_newest_in_whatever_order_they_come() -> None:
+    board = Board()
+    board.queries({"q": Exact()})
+    seconds = [38, 46, 22]
+    for ends in (seconds, [50], [28, 32]):
+        times = np.array([to_micros(BEGAN + timedelta(seconds=s)) for s in ends])
+        made = AnswerBatch(
+            query="q",
+            column="n",
+            window_start=times - 2_000_000,
+            window_end=times,
+            value=pa.array(ends, pa.float64()),
+            confidence=1.0,
+            how="exact",
+            emitted_at=BEGAN,
+        )
+        assert len(list(board.watching([made], {}))) == 1
+        shown = board.status(BEGAN).queries[0]
+        if ends is seconds:
+            assert (shown.last_value, shown.history) == (46.0, (22.0, 38.0, 46.0))
+    assert (shown.last_value, shown.last_window_end) == (50.0, BEGAN + timedelta(seconds=50))
+
+
 def test_keys_may_change_their_type() -> None:
     run = Run()
     run.turn((texts("a"), [1.0]))

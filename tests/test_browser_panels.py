@@ -215,6 +215,30 @@ def test_without_a_token_a_change_asks_for_it_once(browser: Browser) -> None:
         expect(page.locator("#announce")).to_have_text("Alert busy is dropped.")
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_an_alert_of_many_groups_stays_within_its_panel(browser: Browser, width: int) -> None:
+    groups = [{"shop": f"a shop with a long name, number {n}"} for n in range(3)]
+    raised = ALERT.model_copy(update={"raised": 6, "groups": groups, "events": 6})
+    watched = Told(frame(1, a_few(), whole=True, alerts=[raised]))
+    size = {"width": width, "height": 900}
+    with served(watched) as address, opened(browser, address.page, viewport=size) as page:
+        expect(page.locator(".alert .state")).to_contain_text("number 2")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        panel, *inside = (
+            page.locator(place).bounding_box()
+            for place in ("#alerts", ".alert .alert-name", ".alert .state", ".alert button")
+        )
+        assert panel is not None
+        for box in inside:
+            assert box is not None
+            assert panel["x"] <= box["x"]
+            assert box["x"] + box["width"] <= panel["x"] + panel["width"]
+        name, state, _ = inside
+        assert name is not None
+        assert state is not None
+        assert state["y"] >= name["y"] + name["height"]
+
+
 def recorded_run() -> Iterator[Frame]:
     """Calm, a burst in which one query is sampled, and calm; one query goes, another comes."""
     for number in range(1, 13):
@@ -266,6 +290,11 @@ def _moved_through(page: Page) -> None:
     chart = card(page, "web").locator(".chart")
     expect(card(page, "web").locator(".interval")).to_have_text("± 9 (95%)")
     expect(chart).to_have_attribute("data-points", "5")
+    # Space plays from there too
+    page.keyboard.press(" ")
+    expect(page.locator("#play")).to_have_text("Pause")
+    page.keyboard.press(" ")
+    expect(page.locator("#play")).to_have_text("Play")
     # by a click on the tide line, whose left end is where it begins
     line = page.locator("#tide-chart .u-over")
     box = line.bounding_box()

@@ -220,7 +220,7 @@ def test_more_conditions_than_can_be_planned_are_told_and_the_most_are_planned()
             Functions(),
         )
 
-    with pytest.raises(LanguageError, match="q asks for 121 conditions") as raised:
+    with pytest.raises(LanguageError, match="q asks for 151 conditions") as raised:
         catalog_of(CONJUNCTS)
     assert "NOT IN" in raised.value.hint
     with pytest.raises(LanguageError, match="v asks for 500 conditions"):

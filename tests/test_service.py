@@ -108,6 +108,11 @@ def test_answers_of_a_range(client: Client) -> None:
     within = [a["window_end"] for a in client.get(path + text).ok()]
     assert within == [f"2026-01-01T00:00:0{s}.000000Z" for s in (4, 5, 6)], "a time without a zone is in UTC"
     assert client.get(path + "&since=2030-01-01").ok() == []
+    strange = client.get("/api/queries/total/answers?column=nope").problem(422)
+    assert (strange["detail"], strange["hint"]) == (
+        "query total has no column nope",
+        "its columns are bytes, n",
+    )
 
 
 def test_answers_of_a_group(client: Client) -> None:

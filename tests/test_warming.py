@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slackwater.runtime.warming import ROOM, Warming
+from slackwater.runtime.warming import ROOM, SILENT, Warming
 
 
 def answered(stream: str, seconds: float) -> Any:
@@ -24,3 +24,15 @@ def test_a_stream_that_has_ended_takes_no_time_from_the_others() -> None:
     assert warming.room(1.0) == pytest.approx(ROOM - 0.625)
     warming.end("p")
     assert warming.room(1.0) == pytest.approx(ROOM - 0.5)
+
+
+def test_a_stream_that_has_fallen_silent_takes_no_time_either() -> None:
+    nothing_rules: Any = SimpleNamespace(ruler=None)
+    executor: Any = None
+    now = [0.0]
+    warming = Warming(nothing_rules, executor, lambda: now[0])
+    warming.after(answered("cold", 8.0))
+    assert warming.room(1.0) < 0
+    now[0] = SILENT + 0.5
+    warming.after(answered("p", 0.25))
+    assert warming.room(1.0) == pytest.approx(ROOM - 0.25)

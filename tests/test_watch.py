@@ -105,6 +105,8 @@ def test_load_against_capacity_and_the_level() -> None:
     calm = shown(seen_of(frame(1, level=0.0, load=None, capacity=None)))
     assert calm[1] == "load   50 rows/s, not measured yet  █"
     assert calm[2] == "level  ℓ 0.00 slack water"
+    late = shown(seen_of(frame(1, level=0.0, load=2.0, capacity=0.5)))
+    assert "late: nothing is shed, it would not help" in late[2]
     assert "flood: contracts are not kept" in shown(seen_of(frame(1, level=3.0)))[2]
 
 

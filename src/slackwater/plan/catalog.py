@@ -35,7 +35,7 @@ from slackwater.plan.model import Step, plain
 from slackwater.plan.scope import canonical, item_name, position_of
 from slackwater.plan.texts import text_as_number
 
-CONJUNCTS = 120
+CONJUNCTS = 150
 """Conditions of one query: each is an operator below the one before it, and plans are told as trees."""
 Declared = CreateStream | CreateTable | CreateView | CreateQuery | CreateAlert
 

@@ -109,15 +109,22 @@ class Board:
             places = self._of_shown_group(known, batch, places)
         if not len(places):
             return
+        ends = batch.window_end if batch.window_end is not None else batch.at
+        if ends is not None:
+            # what is written together is in no order
+            places = sorted(places, key=lambda place: int(ends[place]))
         if pa.types.is_integer(batch.value.type) or pa.types.is_floating(batch.value.type):
             recent = batch.value.take(pa.array(places[-HISTORY:], pa.int64())).to_pylist()
             known.history += [float(v) for v in recent if v is not None and math.isfinite(v)]
         answer = next(batch.slice(int(places[-1]), int(places[-1]) + 1).answers())
+        of = answer.window_end or answer.at
+        if of is not None and known.last is not None and (known.last.last_window_end or of) > of:
+            return
         known.last = QueryStatus(
             name=name,
             contract=known.contract,
             last_value=answer.value,
-            last_window_end=answer.window_end or answer.at,
+            last_window_end=of,
             last_keys=answer.keys,
             how=answer.how,
             met=answer.met,

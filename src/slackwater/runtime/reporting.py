@@ -62,4 +62,4 @@ class Reporter:
         """Tell the board that a stream has ended."""
         for status in self._board.status(self._clocks.now()).streams:
             if status.name.lower() == stream.lower():
-                self._board.stream(replace(status, state="ended", progress=1.0))
+                self._board.stream(replace(status, state="ended", progress=1.0, rate=0.0))

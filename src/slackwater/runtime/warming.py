@@ -32,6 +32,8 @@ TIMED_EVERY = 300
 """Batches of a query set after which its texts are run, as many after each batch as it leaves time for."""
 ROUNDS, TOLD = 4, 3
 """How often each is run, and how many of the last times say something: code just compiled is slow."""
+SILENT = 5
+"""Intervals after which a stream without a batch takes no time."""
 ROOM = 0.7
 """Of an interval, what the batches of all streams and the texts that are run after one may take."""
 Frame = Callable[[Sequence[int]], DataFrame | None]
@@ -64,8 +66,8 @@ class Warming:
         self._load = load
         self._executor = executor
         self._seconds = seconds
-        self._took: dict[str, float] = {}
-        """By stream that has not ended: how long its last batch took; one waits for the other."""
+        self._took: dict[str, tuple[float, float]] = {}
+        """By stream: when its last batch was done, and how long it took; one waits for the other."""
         self._batches: dict[str, tuple[int, int]] = {}
         """By stream: the version, and its batches so far."""
         self._waiting: dict[str, list[tuple[str, str, bool]]] = {}
@@ -75,7 +77,7 @@ class Warming:
         """Run texts over a batch, where it is time to; nothing of it is kept."""
         decision, ruler = batch.decision, self._load.ruler
         stream = decision.stream.lower()
-        self._took[stream] = batch.seconds
+        self._took[stream] = self._seconds(), batch.seconds
         if not isinstance(ruler, Governor) or not self._may_shed(batch, ruler):
             return
         version, count = self._batches.get(stream, (-1, 0))
@@ -105,8 +107,9 @@ class Warming:
             room -= last
 
     def room(self, interval: float) -> float:
-        """Seconds that the last batches of all streams leave of an interval."""
-        return ROOM * interval - sum(self._took.values())
+        """Seconds that the last batches of all streams leave of an interval; of those that go on."""
+        since = self._seconds() - SILENT * interval
+        return ROOM * interval - sum(took for at, took in self._took.values() if at >= since)
 
     def end(self, stream: str) -> None:
         """A stream has no batches any more: the others need leave no time for them."""

@@ -101,7 +101,8 @@ class Guard:
         if (changes or (not self.loopback and path.startswith(("/api", "/metrics")))) and not self._knows(
             headers
         ):
-            return 401, f"this needs the token of the run: {NEEDED}", CHALLENGE
+            other = "; the one that was sent is another" if headers.get("authorization") else ""
+            return 401, f"this needs the token of the run{other}: {NEEDED}", CHALLENGE
         return None
 
     def _knows(self, headers: Headers) -> bool:

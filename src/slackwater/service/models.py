@@ -66,8 +66,8 @@ class QueryFrame(Model):
     kind: Literal["windows", "rows", "current"]
     slide_seconds: float | None = Field(
         None,
-        description="How far apart windows of time end: points further apart have a gap between them. "
-        "Null without such windows.",
+        description="How far apart points are that have no gap between them: the windows' slide, or several "
+        "of it in a recording that was thinned out. Null without windows of time.",
     )
     columns: list[str]
     answers: int
@@ -263,3 +263,12 @@ class Problem(BaseModel):
     hint: str | None = None
     message: str | None = None
     """Of SQL: the detail without the place and the line."""
+
+
+def is_late(load: float | None, capacity: float | None) -> bool:
+    """Whether a batch that is taken whole takes clearly longer than it may: 1.1 times as long.
+
+    >>> is_late(1.2, 1.0), is_late(1.05, 1.0), is_late(None, 1.0)
+    (True, False, False)
+    """
+    return load is not None and capacity is not None and load > 1.1 * capacity

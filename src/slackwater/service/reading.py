@@ -173,6 +173,10 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         """Answers of a query, oldest first: the newest that fit. `key.NAME=VALUE` chooses a group."""
         step = find_query(watched, name)
         keys, nulls = keys_of(request.query_params, null, step)
+        known = [output.name for output in step.outputs if output.aggregated] if step.aggregates else ["*"]
+        if column is not None and column not in known:
+            hint = f"its columns are {', '.join(known)}"
+            raise Refusal(422, f"query {step.name} has no column {column}", hint=hint)
         asked = Asked(column, keys or None, nulls, since, until, limit)
         return _json_of(watched.answers(step.name, asked))
 

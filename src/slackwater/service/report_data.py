@@ -193,7 +193,7 @@ def numbers_of(
             found[step.name] = _empty(step, str(catalog.contracts[name]), catalog.declared[name].sql)
     for name, frame in frames.items():
         if name in found:
-            found[name].column, found[name].keys = frame.column, frame.keys
+            found[name].column, found[name].keys = frame.column, plain_keys(frame.keys)
             found[name].groups, found[name].missed = frame.groups, frame.missed
     for answer in answers:
         query = found.get(answer.query)

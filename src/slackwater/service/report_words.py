@@ -8,7 +8,7 @@ from datetime import datetime
 from slackwater.runtime.show import compact, duration, show_time
 from slackwater.service import report_parts as parts
 from slackwater.service import report_tables as tables
-from slackwater.service.models import Frame, Moment
+from slackwater.service.models import Frame, Moment, is_late
 from slackwater.service.recorded import Recorded
 from slackwater.service.report_data import QueryNumbers
 
@@ -43,7 +43,13 @@ def tide_words(moments: Sequence[Moment]) -> str:
     """How much was shed."""
     highest = max(moment.level for moment in moments)
     if highest <= 0:
-        return "Nothing had to be shed."
+        late = sum(is_late(moment.load, moment.capacity) for moment in moments) / len(moments)
+        if late == 0:
+            return "Nothing had to be shed."
+        return (
+            f"Nothing was shed: in {parts.percent(late)} of the time batches took longer than they may, and "
+            "leaving rows out would not have made them quick enough."
+        )
     share = sum(moment.level > 0 for moment in moments) / len(moments)
     flood = ", which is more than contracts allow" if highest > 1 else ""
     return f"Load was shed in {parts.percent(share)} of the time; the level was {highest:.2f} at most{flood}."

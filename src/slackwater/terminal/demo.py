@@ -95,7 +95,7 @@ def run_demo(console: Console, asked: Asked) -> bool:
         stage.session.stop()
         if not asked.check:
             console.print(summary(stage.session.status()))
-            if asked.seconds is not None and not stage.dials.over:
+            if asked.seconds is not None and not stage.dials.told:
                 console.print("The story was not told to its end: it takes 75 seconds after warming up.")
             return True
         return show(_findings(stage, answers), console)

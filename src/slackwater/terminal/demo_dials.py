@@ -224,6 +224,12 @@ class DemoDials:
         with self._lock:
             return self._chapter is OVER
 
+    @property
+    def told(self) -> bool:
+        """Whether the story has been told once, whatever the sliders did after it."""
+        with self._lock:
+            return any(chapter is OVER for _, chapter in self.chapters)
+
     # the thread
 
     def __enter__(self) -> Self:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from slackwater.runtime.show import compact, duration, printable, show_keys, show_time
 from slackwater.runtime.status import StreamStatus
-from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame, StreamFrame
+from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame, StreamFrame, is_late
 from slackwater.terminal.following import Place, Seen
 from slackwater.terminal.view import HOW_STYLES, Column, as_table, fitting, numbers, sparkline, streams_table
 
@@ -93,13 +93,16 @@ def _tide(frame: Frame, moments: Sequence[Moment], width: int) -> list[Renderabl
         load.append(duration(frame.load), "bold red" if over else "bold")
         load.append(f" of {duration(capacity)} a batch, {duration(frame.kept_load)} kept  ")
         _append_load(load, recent, capacity, width - load.cell_len)
-    words, style = _level_words(frame.level)
+    words, style = _level_words(frame.level, is_late(frame.load, frame.capacity))
     level = Text("level  ", "dim").append(f"ℓ {frame.level:.2f}", style).append(f" {words}  ")
     level.append(_scaled([moment.level for moment in recent], width - level.cell_len), "yellow")
     return [_line(load), _line(level)]
 
 
-def _level_words(level: float) -> tuple[str, str]:
+def _level_words(level: float, over: bool) -> tuple[str, str]:
+    if level <= 0 and over:
+        # what is left out would not make it quick enough: what must be exact, or Spark itself, takes too long
+        return "late: nothing is shed, it would not help", "bold red"
     if level <= 0:
         return "slack water", "bold green"
     return ("shedding", "bold yellow") if level <= 1 else ("flood: contracts are not kept", "bold red")

@@ -58,7 +58,7 @@ export class Recording {
     this.times.push(moment(frame.at));
     this.tide.pushFrame(frame);
     const there = new Set(queries.map((query) => query.name));
-    const gone = frame.whole ? [...this.#histories.keys()].filter((name) => !there.has(name)) : frame.dropped;
+    const gone = [...(frame.whole ? [...this.#histories.keys()].filter((name) => !there.has(name)) : []), ...frame.dropped];
     for (const name of gone) this.#histories.get(name)?.take(null, place);
     for (const told of queries) {
       if (!this.#histories.has(told.name)) this.#histories.set(told.name, new History(told));

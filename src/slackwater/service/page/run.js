@@ -40,7 +40,7 @@ export class Run {
     if (frame.whole && frame.number < this.tide.number) this.tide.restart();
     this.tide.pushFrame(frame);
     const there = new Set(frame.queries.map((query) => query.name));
-    const gone = frame.whole ? [...this.queries.keys()].filter((name) => !there.has(name)) : frame.dropped;
+    const gone = [...(frame.whole ? [...this.queries.keys()].filter((name) => !there.has(name)) : []), ...frame.dropped];
     for (const name of gone) if (this.queries.delete(name)) this.set += 1;
     for (const told of frame.queries) {
       const known = this.queries.get(told.name);

@@ -90,8 +90,9 @@ export class Scrubber {
 
   #key(event) {
     if (this.recording === null || event.ctrlKey || event.metaKey || event.altKey) return;
-    // the slider, fields and dialogs have keys of their own
-    if (event.target.closest?.("input, textarea, select, dialog")) return;
+    // fields and dialogs have keys of their own, and so has the slider, but for Space
+    const own = event.target === this.time && event.key === " ";
+    if (!own && event.target.closest?.("input, textarea, select, dialog")) return;
     const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -30, PageDown: 30 }[event.key];
     if (step !== undefined) {
       event.preventDefault();

@@ -92,7 +92,7 @@ export class QuerySheet {
       ["load", seconds(frame.load)],
       ["answers", compact(frame.answers)],
       ["groups", frame.groups ? compact(frame.groups) : "–"],
-      frame.kind === "current" ? ["evaluated", compact(frame.evaluated)] : ["left out", leftOut(frame)],
+      frame.kind === "current" ? ["evaluated", compact(frame.evaluated)] : ["left out", leftOut(shown)],
       ["stream", frame.stream],
     ];
     rows(byId("query-facts"), facts, factGroup, (group, [name, value]) => {
@@ -177,7 +177,7 @@ const answerText = (answer) => (answer ? `${valueText(answer.value)} ${intervalT
 
 /** What a frame says of the answer on a card, of another one. */
 function ofAnswer(answer) {
-  if (!answer) return {};
+  if (!answer) return { how: null, rate: null, error: null, suspended: false };
   const { how, rate, value, low, high } = answer;
   const half = [value, low, high].every((size) => typeof size === "number") ? (high - low) / 2 : null;
   const error = half === 0 ? 0 : half === null || value === 0 ? null : half / Math.abs(value);

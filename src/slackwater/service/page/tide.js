@@ -119,7 +119,7 @@ export function levelWords(frame) {
   if (frame.phase === "starting") return "Starting. The first batches are slow.";
   if (frame.load === null && frame.level === 0) return "Nothing has been measured yet.";
   const over = frame.load !== null && frame.capacity !== null && frame.load > 1.1 * frame.capacity;
-  if (frame.level <= 0 && over) return "Late. What must be exact takes longer than a batch may.";
+  if (frame.level <= 0 && over) return "Late. A batch would take too long whatever is left out of it: nothing is shed.";
   if (frame.level <= 0) return "Slack water. Every answer is as exact as its contract could ask.";
   if (frame.level <= 1) return `Shedding. Queries give up ${Math.round(frame.level * 100)} % of what their contracts allow.`;
   return `Flood. Queries give up ${frame.level.toFixed(1)} times what their contracts allow.`;
