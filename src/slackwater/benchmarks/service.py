@@ -58,7 +58,8 @@ class Sizes:
     seconds: float
 
 
-FULL = Sizes(readers=200, requests=50, warm_seconds=150.0, quiet_seconds=40.0, seconds=60.0)
+FULL = Sizes(readers=200, requests=50, warm_seconds=90.0, quiet_seconds=30.0, seconds=120.0)
+"""Two minutes of readers: in one, a single step of the allocator is a slope of several megabytes."""
 QUICK = Sizes(readers=10, requests=10, warm_seconds=3.0, quiet_seconds=4.0, seconds=4.0)
 
 
