@@ -215,6 +215,18 @@ def test_without_a_token_registering_asks_for_it_and_goes_on(browser: Browser, r
     run.client.change("DELETE", "/api/queries/post").ok()
 
 
+def test_what_the_form_does_not_do_is_told_before(browser: Browser, run: Running) -> None:
+    with opened(browser, run.client.address.page) as page:
+        write(page, "DROP QUERY total")
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator("#forecast")).to_contain_text("altered and dropped in their sheets")
+        expect(page.get_by_role("button", name="Register")).to_be_disabled()
+        # by keys it is previewed once more
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#forecast h3")).to_be_visible()
+        assert "total" in run.session.catalog.queries
+
+
 WRONG = [
     ("CREATE QUERY bad AS\nSELECT SUM(sise) AS bytes FROM p\nGROUP BY window(ts, '1 second')", "sise"),
     ("CREATE QUERY bad AS\n  SELECT COUNT(*) AS n FROM nowhere GROUP BY window(ts, '1 second')", "nowhere"),

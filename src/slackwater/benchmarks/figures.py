@@ -34,6 +34,10 @@ COMPARED = {
     "processor seconds for one value of every key. All keys in one call while the hub takes the rows "
     "(*drained*), while it does not read them (*waiting*) or is *away*; with values in a *list* in place of "
     "an array; in *pieces* of 10,000; and two million objects in *two columns*.",
+    "service": "One run of five queries, after it has warmed up in three stretches: nobody looks; 200 "
+    "readers of event streams and 50 requests a second for two minutes; nobody. *Batch time ratio*: the "
+    "median batch while they read over that of the two quiet stretches together. *Memory slope*: of the "
+    "driver, in each stretch.",
     "recovery": "A run is killed (`kill -9`) at random points and started again with the same command; its "
     "answers are compared with those of a run that nobody killed.",
 }

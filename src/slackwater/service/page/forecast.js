@@ -3,6 +3,7 @@
 import { make, seconds, share } from "./format.js";
 import { Picture } from "./picture.js";
 
+const WAITING = "Previewing: new queries are tried on rows that come next.";
 const EMPTY =
   "Preview shows the shared plan with the change in it, and the error that every query is to expect. " +
   "Nothing is changed by it.";
@@ -19,6 +20,13 @@ export class Forecast {
     this.#forget();
     this.stale(false);
     this.place.replaceChildren(make("p", "empty", EMPTY));
+  }
+
+  /** It has been asked for. */
+  wait() {
+    this.#forget();
+    this.stale(false);
+    this.place.replaceChildren(make("p", "empty", WAITING));
   }
 
   /** The SQL is another one by now. */

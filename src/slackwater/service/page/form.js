@@ -6,6 +6,7 @@ import { Forecast } from "./forecast.js";
 import { make } from "./format.js";
 import { showProblem } from "./problem.js";
 
+const ELSEWHERE = "Queries are altered and dropped in their sheets: click the name of one. Here they are created.";
 const byId = (name) => document.getElementById(name);
 const CONTRACTS = [
   ["WITH EXACT", "every row is looked at"],
@@ -52,8 +53,13 @@ export class NewQuery {
   async #preview() {
     const sql = this.editor.text;
     await this.#whileBusy(async () => {
+      this.#previewed = null;
+      byId("register").disabled = true;
+      this.forecast.wait();
       const preview = await change("POST", "/api/preview", { sql });
-      this.#previewed = sql;
+      const creates = !preview.alters.length && !preview.drops.length;
+      if (!creates) preview.notes.unshift(ELSEWHERE);
+      this.#previewed = creates ? sql : null;
       this.forecast.show(preview);
       this.names = [...preview.creates, ...preview.alters];
     });
