@@ -127,7 +127,7 @@ def test_a_topic_is_sampled_by_its_offsets_and_read_in_part(
     stream = script(kafka_broker, topic).split("\n")[0]
     sql = stream + (
         "CREATE QUERY part AS SELECT COUNT(*) AS n, SUM(size) AS s FROM p WHERE host <> 'd' "
-        "GROUP BY window(ts, '100 seconds') WITH ERROR 5%;"
+        "GROUP BY window(ts, '100 seconds') WITH ERROR 5% CONFIDENCE 99.99%;"
     )
     rows = [
         {"ts": EPOCH + timedelta(milliseconds=50 * i), "host": "abcd"[i % 4], "size": (37 * i) % 501}
