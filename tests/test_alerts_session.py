@@ -232,12 +232,14 @@ def test_a_run_that_owes_events_is_gone_on_with_though_its_streams_have_ended(
         ]
         first = CliRunner().invoke(app, command)
         assert first.exit_code == 0, first.output
+        assert "webhooks have not taken all events of alerts: 1 of a" in first.stderr
         tried = len(receiver.got)
         assert tried
         assert not (tmp_path / "state" / "finished").exists()
         receiver.answer = lambda got: Reply()
         second = CliRunner().invoke(app, command)
         assert second.exit_code == 0, second.output
+        assert "webhooks have not" not in second.stderr
         assert len(receiver.got) == tried + 1
         assert len({got.event["id"] for got in receiver.got}) == 1
         assert (tmp_path / "state" / "finished").exists()

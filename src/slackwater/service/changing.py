@@ -30,6 +30,7 @@ from slackwater.service.reading import find_query
 from slackwater.service.watched import Control, Watched
 
 WAITING_AT_MOST = 8
+IN_A_RECORDING = "this is a recording: nothing in it can be changed"
 WRONG: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or another one."},
     404: {"description": "There is nothing of that name."},
@@ -51,7 +52,7 @@ class Changes:
     def one(self) -> Iterator[Control]:
         """The control, for one at a time."""
         if self._control is None:
-            raise Refusal(409, "this is a recording: nothing in it can be changed")
+            raise Refusal(409, IN_A_RECORDING)
         if not self._waiting.acquire(blocking=False):
             raise Refusal(
                 429, f"{WAITING_AT_MOST} changes wait already: try again", headers={"Retry-After": "2"}
@@ -67,6 +68,8 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
     """All that can be changed."""
     api = APIRouter(prefix="/api", responses=WRONG)
     changes = Changes(control)
+    # a look may wait for rows, and no change waits for it
+    looks = Changes(control)
 
     def applied(sql: str) -> Applied:
         with changes.one() as run:
@@ -112,7 +115,7 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
         Without the token Spark is given none of it: what is there is planned, but no type is checked, and
         nothing is tried on rows.
         """
-        with changes.one() as run:
+        with looks.one() as run:
             return run.preview(wanted.sql, trusted=bool(request.scope.get(TRUSTED)))
 
     @api.post("/alerts", status_code=201, tags=["alerts"])
@@ -142,8 +145,10 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
     @api.put("/knobs", tags=["demo"])
     def turn(wanted: KnobsWanted) -> Knobs:
         """Move the sliders of the demo."""
-        with changes.one() as run:
-            found = run.turn(wanted)
+        if control is None:
+            raise Refusal(409, IN_A_RECORDING)
+        # sliders know themselves how to be moved by many
+        found = control.turn(wanted)
         if found is None:
             raise Refusal(404, "there are no sliders: this is no demo")
         return found

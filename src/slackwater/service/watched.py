@@ -87,7 +87,10 @@ class Watched(Protocol):
 
 
 class Control(Protocol):
-    """What can be changed in a run; a recording has none. Calls may take seconds, and come one at a time."""
+    """What can be changed in a run; a recording has none.
+
+    Calls may take seconds. Changes come one at a time and so do previews, but these beside those.
+    """
 
     @property
     def version(self) -> int:

@@ -86,10 +86,13 @@ def run_file(
             if shown is not None:
                 # readers see the end before the service goes
                 shown.stop()
+        owed = {a.name: a.waiting for a in session.engine.alerts.status() if a.waiting}
         # what a webhook has not taken is sent when the same command goes on; to start over would lose it
-        if ended and not any(alert.waiting for alert in session.engine.alerts.status()):
+        if ended and not owed:
             _mark_finished(root, answers)
         talk.print(summary(session.status()))
+        if owed:
+            _warn_of_owed(owed)
 
 
 def _warn_of(changes: Sequence[str], root: Path) -> None:
@@ -102,6 +105,17 @@ def _warn_of(changes: Sequence[str], root: Path) -> None:
             "such as ALTER QUERY at its end",
         )
         Console(stderr=True, highlight=False, soft_wrap=True).print(warning)
+
+
+def _warn_of_owed(owed: Mapping[str, int]) -> None:
+    """Say that webhooks have not taken all that alerts have to tell."""
+    events = ", ".join(f"{number:,} of {name}" for name, number in owed.items())
+    warning = Text.assemble(
+        ("warning:", "bold yellow"),
+        f" webhooks have not taken all events of alerts: {events}\n",
+        "hint: they are kept, and sent when the same command is run again; with --fresh they are lost",
+    )
+    Console(stderr=True, highlight=False, soft_wrap=True).print(warning)
 
 
 def _watch(session: Session, console: Console, live: bool, seconds: float | None) -> bool:

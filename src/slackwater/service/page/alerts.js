@@ -9,6 +9,8 @@ const byId = (name) => document.getElementById(name);
 
 export class AlertsPanel {
   #raised = new Map();
+  /** By alert: why it could not be dropped, until the next try. */
+  #refused = new Map();
   /** The name of the alert that is dropped by another click, and until when. */
   #sure = null;
   #timer = 0;
@@ -50,19 +52,23 @@ export class AlertsPanel {
     const waiting = alert.waiting ? `${compact(alert.waiting)} waiting for the webhook` : "";
     const title = `${alert.query}: ${alert.condition}, to ${alert.url}${alert.trouble ? `: ${alert.trouble}` : ""}`;
     if (item.title !== title) item.title = title;
-    say(trouble, [waiting, alert.trouble].filter(Boolean).join(": "));
+    const told = [waiting, alert.trouble].filter(Boolean).join(": ");
+    say(trouble, [this.#refused.get(alert.name), told].filter(Boolean).join("; "));
   }
 
   /** The first click asks, the second one drops. Places in the list may change hands in between. */
   async #drop(name) {
     if (this.#sure !== name) return this.#ask(name);
     this.#ask(null);
+    this.#refused.delete(name);
     try {
       await change("DELETE", `/api/alerts/${encodeURIComponent(name)}`);
       this.announce(`Alert ${name} is dropped.`);
     } catch (problem) {
+      this.#refused.set(name, `not dropped: ${problem.message}`);
       const item = [...byId("alerts-list").children].find((each) => each.dataset.name === name);
-      if (item) say(item.lastElementChild, problem.message);
+      if (item) say(item.lastElementChild, this.#refused.get(name));
+      this.announce(`Alert ${name} was not dropped: ${problem.message}`);
     }
   }
 

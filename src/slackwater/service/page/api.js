@@ -26,13 +26,23 @@ export function takeToken() {
   if (dialog.open) dialog.close(GIVEN);
 }
 
-export function useToken(token) {
-  sessionStorage.setItem(KEPT, token);
+/** Who waits until another token is given. */
+let awaited = Promise.withResolvers();
+
+export function useToken(given) {
+  sessionStorage.setItem(KEPT, given);
+  awaited.resolve();
+  awaited = Promise.withResolvers();
 }
 
+/** The token that is used; null where there is none. */
+export const token = () => sessionStorage.getItem(KEPT) || null;
+
+/** Comes to its end when another token is given. */
+export const tokenGiven = () => awaited.promise;
+
 export function headers(more = {}) {
-  const token = sessionStorage.getItem(KEPT);
-  return token ? { ...more, Authorization: `Bearer ${token}` } : more;
+  return token() ? { ...more, Authorization: `Bearer ${token()}` } : more;
 }
 
 async function request(method, path, body) {
@@ -77,7 +87,7 @@ export async function change(method, path, body) {
   try {
     return await sent(method, path, body);
   } catch (problem) {
-    if (problem.status !== 401 || !(await askForToken())) throw problem;
+    if (problem.status !== 401 || !(await askForToken(token() !== null))) throw problem;
     return sent(method, path, body);
   }
 }
@@ -87,8 +97,8 @@ async function sent(method, path, body) {
   return text ? JSON.parse(text) : null;
 }
 
-/** Asks for the token; false where the reader has none. */
-export function askForToken() {
+/** Asks for the token; false where the reader has none. ``another``: the one that was given is not the right one. */
+export function askForToken(another = false) {
   const dialog = document.getElementById("token");
   const [form, text] = [document.getElementById("token-form"), document.getElementById("token-text")];
   if (dialog.open) return Promise.resolve(false);
@@ -101,6 +111,7 @@ export function askForToken() {
     document.getElementById("token-later").onclick = () => dialog.close("");
     dialog.onclose = () => resolve(dialog.returnValue === GIVEN);
     text.value = dialog.returnValue = "";
+    document.getElementById("token-refused").hidden = !another;
     dialog.showModal();
   });
 }

@@ -4,16 +4,32 @@ import { Card } from "./card.js";
 import { say } from "./format.js";
 
 const SORT_EVERY_MS = 3_000;
+/** So long after the pointer was moved over the cards they stay where they are. */
+const HAND_MS = 4_000;
+/** Answers that are right as they are. */
+const EXACT = new Set(["exact", "subset"]);
 const byId = (name) => document.getElementById(name);
 
+/** One for all: each that is made for a comparison costs more than the comparison. */
+const { compare } = new Intl.Collator("en", { numeric: true });
 const ORDERS = {
-  name: (a, b) => a.key.localeCompare(b.key, "en", { numeric: true }),
-  error: (a, b) => size(b.frame.error ?? b.frame.expected_error) - size(a.frame.error ?? a.frame.expected_error),
-  load: (a, b) => size(b.frame.load) - size(a.frame.load),
+  name: (a, b) => compare(a.key, b.key),
+  error: (a, b) => largestFirst(errorOf(a), errorOf(b)),
+  load: (a, b) => largestFirst(a.frame.load ?? -1, b.frame.load ?? -1),
   met: (a, b) => rank(a.frame) - rank(b.frame),
 };
-const size = (value) => value ?? -1;
+const largestFirst = (a, b) => (a === b ? 0 : b > a ? 1 : -1);
 const rank = (frame) => (frame.met === false || frame.suspended ? 0 : frame.met === null ? 1 : 2);
+
+/** How wrong the last answer may be, relative to it; what has no bound comes before all that has one. */
+export function errorOf({ frame, series }) {
+  if (frame.suspended) return Infinity;
+  if (frame.error !== null) return frame.error;
+  const last = series.window().at(-1);
+  // around 0, and where an agent that is away leaves no interval
+  const unbounded = last !== undefined && !EXACT.has(last.how) && !(last.low === last.high);
+  return unbounded ? Infinity : (frame.expected_error ?? -1);
+}
 
 export class Cards {
   constructor({ open, fill }) {
@@ -27,6 +43,7 @@ export class Cards {
     this.order = "name";
     this.unmetOnly = false;
     this.sortedAt = 0;
+    this.handAt = -Infinity;
     this.awaited = new Set();
     this.until = () => null;
     this.observer = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "240px", scrollMargin: "240px" });
@@ -60,6 +77,7 @@ export class Cards {
     this.sortedAt = performance.now();
     const before = ORDERS[this.order];
     const sorted = [...this.cards.values()].sort((a, b) => before(a.query, b.query) || ORDERS.name(a.query, b.query));
+    const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
     let place = this.list.firstElementChild;
     let shown = 0;
     for (const card of sorted) {
@@ -69,6 +87,8 @@ export class Cards {
       if (card.element.hidden !== hidden) card.element.hidden = hidden;
       shown += hidden ? 0 : 1;
     }
+    // one that is moved loses the focus
+    if (focused !== null && document.activeElement !== focused) focused.focus({ preventScroll: true, focusVisible: false });
     const all = this.cards.size;
     say(byId("count"), shown === all ? String(all) : `${shown} of ${all}`);
     const empty = byId("empty");
@@ -140,9 +160,10 @@ export class Cards {
     this.fill(card.query, () => card.show(this.until(card.query), true));
   }
 
-  /** Cards do not move below a pointer or a reader's focus. */
+  /** Cards do not move below a hand that moves, or where somebody goes by keys; a pointer that rests holds nothing up. */
   #inUse() {
-    return this.list.matches(":hover") || this.list.contains(document.activeElement);
+    const hand = this.list.matches(":hover") && performance.now() - this.handAt < HAND_MS;
+    return hand || this.list.querySelector(":focus-visible") !== null;
   }
 
   #listen() {
@@ -166,6 +187,9 @@ export class Cards {
       event.currentTarget.setAttribute("aria-pressed", String(this.unmetOnly));
       this.arrange();
     });
+    for (const move of ["pointermove", "pointerdown", "wheel"]) {
+      this.list.addEventListener(move, () => (this.handAt = performance.now()), { passive: true });
+    }
     this.list.addEventListener("click", (event) => {
       const found = event.target.closest(".card");
       if (found) this.open(found.card.query);

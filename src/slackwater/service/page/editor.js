@@ -37,9 +37,22 @@ export class Editor {
     // a place behind the end still needs something to be underlined
     this.under.append(this.text.slice(0, start), make("mark", "", this.text.slice(start, end) || " "), this.text.slice(end));
     this.field.setAttribute("aria-invalid", "true");
-    this.field.focus();
+    this.field.focus({ preventScroll: true });
     this.field.setSelectionRange(start, start);
+    this.#reveal(this.under.querySelector("mark"));
     this.#scroll();
+  }
+
+  /** Scrolls the field so that the marked word is seen: browsers do not do that for a selection. */
+  #reveal(mark) {
+    const { field } = this;
+    const [top, left] = [mark.offsetTop, mark.offsetLeft];
+    const [bottom, right] = [top + mark.offsetHeight, left + mark.offsetWidth];
+    const line = mark.offsetHeight;
+    // a line more above and below, so that it stands in its context
+    if (top - line < field.scrollTop) field.scrollTop = top - line;
+    else if (bottom + line > field.scrollTop + field.clientHeight) field.scrollTop = bottom + line - field.clientHeight;
+    if (left < field.scrollLeft || right > field.scrollLeft + field.clientWidth) field.scrollLeft = Math.max(0, left - field.clientWidth / 3);
   }
 
   /** Line numbers; built anew only when there are more or fewer of them. */

@@ -1,6 +1,6 @@
 /** The stream of frames: read through fetch, since an EventSource cannot send the token, and read again when it ends. */
 
-import { askForToken, headers } from "./api.js";
+import { askForToken, headers, token, tokenGiven } from "./api.js";
 
 const SILENT_MS = 15_000;
 const FIRST_WAIT_MS = 500;
@@ -20,7 +20,7 @@ export class EventParser {
     for (const block of blocks) {
       const event = { id: null, name: "message", data: "" };
       for (const line of block.split("\n")) {
-        const [, field, text] = /^([^:]*):? ?(.*)$/.exec(line);
+        const [field, text] = fieldOf(line);
         if (field === "id") event.id = text;
         else if (field === "event") event.name = text;
         else if (field === "data") event.data += event.data ? `\n${text}` : text;
@@ -30,14 +30,22 @@ export class EventParser {
   }
 }
 
+/** A line as its field and what it says; whatever characters are in it, a separator of lines in a text among them. */
+function fieldOf(line) {
+  const colon = line.indexOf(":");
+  if (colon < 0) return [line, ""];
+  return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)];
+}
+
 /**
- * Calls `seen` with every frame, for ever; `lost` with the milliseconds until the next try, `back` when it works again.
+ * Calls `seen` with every frame, for ever; `lost` with whether the token was refused, `back` when it works again.
  * A recorded run ends its stream by itself: `seen` returns false when it wants no more, and `ended` is called then.
  */
 export async function follow({ seen, lost, back, ended = () => {}, after = null }) {
   let last = after;
   let wait = FIRST_WAIT_MS;
-  let asked = false;
+  /** The token that was refused, and that the reader has said to have no other. */
+  let settled = null;
   for (;;) {
     const stop = new AbortController();
     let silence = setTimeout(() => stop.abort(), SILENT_MS);
@@ -59,10 +67,10 @@ export async function follow({ seen, lost, back, ended = () => {}, after = null 
         for (const event of parser.take(value)) {
           if (event.name === "end") return ended();
           if (event.name !== "frame") continue;
-          const frame = JSON.parse(event.data);
-          last = event.id ?? frame.number;
           wait = FIRST_WAIT_MS;
           try {
+            const frame = JSON.parse(event.data);
+            last = event.id ?? frame.number;
             goesOn = seen(frame) !== false;
           } catch (error) {
             // a mistake of the page is not a lost connection: it is told, and the next frame is taken
@@ -76,12 +84,12 @@ export async function follow({ seen, lost, back, ended = () => {}, after = null 
     } finally {
       clearTimeout(silence);
     }
-    if (refused && !asked) {
-      asked = true;
-      if (await askForToken()) continue;
+    if (refused && settled !== token()) {
+      if (await askForToken(token() !== null)) continue;
+      settled = token();
     }
-    lost(wait);
-    await new Promise((resolve) => setTimeout(resolve, wait));
+    lost({ refused });
+    await Promise.race([new Promise((resolve) => setTimeout(resolve, wait)), tokenGiven()]);
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }
 }

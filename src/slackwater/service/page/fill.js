@@ -3,9 +3,9 @@
 import { getAnswers, getJson } from "./api.js";
 import { keyText, ROW } from "./format.js";
 import { ofSeries } from "./run.js";
+import { ROOM } from "./series.js";
 
 const MOST_AT_A_TIME = 3;
-const MOST_POINTS = 300;
 const waiting = [];
 let underWay = 0;
 
@@ -30,7 +30,7 @@ function next() {
 async function fetchPoints(query, done) {
   const { series, frame } = query;
   try {
-    const answers = await answersOf(query.name, { column: frame.column, keys: frame.keys, limit: MOST_POINTS });
+    const answers = await answersOf(query.name, { column: frame.column, keys: frame.keys, limit: ROOM });
     // the query may show another group by now, whose points are in the same series: it is cleared for them
     if (query.series !== series || ofSeries(query.frame) !== ofSeries(frame)) return;
     series.before(answers.map(pointOf));

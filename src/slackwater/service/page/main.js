@@ -111,7 +111,7 @@ function draw() {
 
 follow({
   seen,
-  lost: () => banners.lost(state?.frame ?? null),
+  lost: (why) => banners.lost(state?.frame ?? null, why),
   back: () => banners.back(),
   ended: () => scrubber.whole(),
 });

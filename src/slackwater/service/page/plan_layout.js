@@ -10,7 +10,7 @@ const MOST_OPERATORS = 120;
 
 /**
  * Streams with all their queries: those that read a view, or a stream of which nothing is measured, are no part of
- * the statistics, and stand at the stream itself.
+ * the statistics, and stand at the stream itself. Those that are measured come first.
  */
 export function completed(streams, frame, queries) {
   const known = new Map(streams.map((stream) => [stream.stream, stream]));
@@ -21,10 +21,12 @@ export function completed(streams, frame, queries) {
     const { contract, rate, error, suspended } = query;
     missing.get(query.stream)?.push({ query: name, contract, rate: rate ?? 1, error, suspended });
   }
-  return frame.streams.map(({ name, rows_per_second: rate, updates_per_second: updates }) => {
+  const all = frame.streams.map(({ name, rows_per_second: rate, updates_per_second: updates }) => {
     const stream = known.get(name) ?? { stream: name, measured: 0, rate, size: null, operators: [rootOf(name)], queries: [], drops: [] };
     return { ...stream, updates, queries: [...stream.queries, ...missing.get(name)] };
   });
+  // where something is measured, and shed, is above what never moves
+  return all.sort((a, b) => Number(b.measured > 0) - Number(a.measured > 0));
 }
 
 function rootOf(name) {

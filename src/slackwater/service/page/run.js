@@ -1,6 +1,7 @@
 /** The run as the frames tell it: a whole frame is all there is, others are what has changed. */
 
-import { Series, Tide } from "./series.js";
+import { ROOM, Series, Tide } from "./series.js";
+import { moment } from "./format.js";
 
 /** One query: its newest frame and its points. */
 export class Query {
@@ -19,6 +20,20 @@ export class Query {
     }
     this.frame = frame;
     for (const point of frame.points) this.series.push(point);
+  }
+
+  /**
+   * Takes a whole frame: it has only the newest points, fewer of each query where there are many. What lies between
+   * them and those that are known has not come, so that these are forgotten, and asked for when they are looked at.
+   */
+  takeWhole(frame) {
+    const times = frame.points.map((point) => moment(point.at));
+    const last = this.series.last?.at ?? -Infinity;
+    if (times.length && Math.min(...times) > last) {
+      this.series.clear();
+      this.filled = times.length >= ROOM;
+    }
+    this.take(frame);
   }
 }
 
@@ -48,12 +63,13 @@ export class Run {
         const query = new Query({ ...told, points: [] });
         query.take(told);
         // a whole frame has the newest points of every query; one that comes later has all of them in its frames
-        query.filled = !frame.whole || told.points.length > 0;
+        query.filled = !frame.whole || told.points.length >= ROOM;
         this.queries.set(told.name, query);
         this.set += 1;
       } else {
         if (told.met !== null && known.frame.met !== null && told.met !== known.frame.met) turned.push(told);
-        known.take(told);
+        if (frame.whole) known.takeWhole(told);
+        else known.take(told);
       }
       changed.add(told.name);
     }

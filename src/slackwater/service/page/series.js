@@ -2,7 +2,8 @@
 
 import { moment } from "./format.js";
 
-const ROOM = 300;
+/** Points of a query that are kept, and shown. */
+export const ROOM = 300;
 const number = (value) => (value === null || value === undefined ? NaN : value);
 
 /** The answers of one column and one group, oldest first. */

@@ -36,6 +36,7 @@ export class QuerySheet {
     say(byId("query-heading"), query.name);
     byId("contract").value = query.frame.contract;
     showProblem(byId("contract-problem"), null);
+    say(byId("contract-done"), "");
     this.#confirm(false);
     if (!this.dialog.open) this.dialog.showModal();
     this.dialog.scrollTop = 0;
@@ -51,8 +52,10 @@ export class QuerySheet {
     if (this.query === null) return;
     const now = state.queries.get(this.query.name);
     if (now === undefined) {
-      this.announce(`${this.query.name} is no more.`);
-      return this.dialog.close();
+      const { name } = this.query;
+      this.dialog.close();
+      // what is outside of a dialog that is open is read to nobody
+      return this.announce(`${name} is no more.`);
     }
     // one of the same name that was made anew has other columns and groups
     const anew = now !== this.query;
@@ -124,9 +127,12 @@ export class QuerySheet {
     const query = this.query;
     const field = byId("contract");
     const contract = field.value.trim().replace(/^WITH\s+/i, "");
-    await this.#sent("contract-problem", async () => {
+    say(byId("contract-done"), "");
+    await this.#sent(query, "contract-problem", async () => {
       await change("PATCH", pathOf(query), { contract });
-      this.announce(`${query.name} is altered: ${contract}`);
+      // another one may be in the sheet by now
+      if (this.query?.name !== query.name) return this.announce(`${query.name} is altered: ${contract}`);
+      say(byId("contract-done"), `Altered: ${contract}. It counts from the next batch on.`);
       field.value = contract;
       this.#said(query);
     });
@@ -134,21 +140,23 @@ export class QuerySheet {
 
   async #drop() {
     const query = this.query;
-    await this.#sent("drop-problem", async () => {
+    await this.#sent(query, "drop-problem", async () => {
       await change("DELETE", pathOf(query));
-      this.announce(`${query.name} is dropped.`);
       if (this.query?.name === query.name) this.dialog.close();
+      this.announce(`${query.name} is dropped.`);
     });
   }
 
-  async #sent(place, work) {
+  /** Sends one thing at a time; why it was refused is said in the sheet of its query, or aloud where that is closed. */
+  async #sent(query, place, work) {
     if (this.dialog.dataset.busy) return;
     this.dialog.dataset.busy = "yes";
     showProblem(byId(place), null);
     try {
       await work();
     } catch (problem) {
-      showProblem(byId(place), problem);
+      if (this.query?.name === query.name) showProblem(byId(place), problem);
+      else this.announce(`${query.name}: ${problem.message}`);
     } finally {
       delete this.dialog.dataset.busy;
     }

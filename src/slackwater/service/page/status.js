@@ -59,11 +59,13 @@ function streamWords(stream) {
 export const banners = {
   waiting: null,
 
-  lost(frame) {
+  lost(frame, { refused }) {
     const over = frame !== null && frame.mode === "live" && ["ended", "stopped"].includes(frame.phase);
     const words = over
       ? "The run is over and its service is gone. This is how it was at last."
-      : "The service does not answer. What is shown may be old; the page keeps trying.";
+      : refused
+        ? "The service wants another token. Put it into the address, after #token=, as it was printed where the run was started."
+        : "The service does not answer. What is shown may be old; the page keeps trying.";
     this.waiting ??= setTimeout(() => {
       say(byId("lost"), words);
       byId("lost").hidden = false;
@@ -85,7 +87,11 @@ export class Announcer {
   #timer = null;
 
   say(text) {
-    byId("announce").textContent = text;
+    const place = byId("announce");
+    // all that is outside of a dialog that is open is hidden from readers of the screen
+    const home = document.querySelector("dialog:modal") ?? document.body;
+    if (place.parentElement !== home) home.append(place);
+    place.textContent = text;
   }
 
   /** Queries whose contracts were met or broken with a frame. */
