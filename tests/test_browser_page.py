@@ -42,10 +42,11 @@ def test_search_and_the_form_are_reached_by_keys_and_focus_is_seen(browser: Brow
     with served(Told()) as address, opened(browser, address.page) as page:
         expect(page.locator("#count")).to_have_text("4")
         seen = []
-        for _ in range(3):
+        for _ in range(4):
             page.keyboard.press("Tab")
             seen.append(focus(page))
-        assert seen == ["Skip to the queries", "theme", "new-query"]
+        skips = ["Skip to the queries", "Skip to the plan, agents and alerts"]
+        assert seen == [*skips, "theme", "new-query"]
         page.keyboard.press("Enter")
         expect(page.locator("#form")).to_be_visible()
         assert focus(page) == "sql"

@@ -18,6 +18,7 @@ from slackwater.runtime.insight import Insight, QueryInsight
 from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
 from slackwater.service.declared import declared
+from slackwater.service.folding import KEPT_POINTS
 from slackwater.service.keys import plain_keys
 from slackwater.service.loads import query_loads
 from slackwater.service.models import (
@@ -123,15 +124,21 @@ class Framer:
 
     def whole(self, moving: Moving) -> Frame:
         """The same moment, with all queries and the newest points of each."""
-        room = max(2, POINTS_IN_ALL // max(1, len(self.shown)))
+        room = min(KEPT_POINTS, max(2, POINTS_IN_ALL // max(1, len(self.shown))))
         queries = [
             QueryFrame.model_construct(**said, points=_newest(self.shown[name].points, room))
             for name, said in self._before.items()
         ]
-        return self._made(moving, queries, whole=True)
+        return self._made(moving, queries, whole=True, room=room)
 
     def _made(
-        self, moving: Moving, queries: list[QueryFrame], *, whole: bool, dropped: Iterable[str] = ()
+        self,
+        moving: Moving,
+        queries: list[QueryFrame],
+        *,
+        whole: bool,
+        dropped: Iterable[str] = (),
+        room: int = KEPT_POINTS,
     ) -> Frame:
         measured = [stream for stream in moving.insight.streams if stream.measured]
         ended = _ended(moving)
@@ -154,6 +161,7 @@ class Framer:
             agents=[_agents(a) for a in moving.agents],
             alerts=list(moving.alerts),
             knobs=moving.knobs,
+            room=room,
         )
 
     def _queries(self, moving: Moving) -> Iterator[dict[str, Any]]:

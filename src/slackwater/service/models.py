@@ -193,6 +193,9 @@ class Frame(Model):
     agents: list[AgentsFrame]
     alerts: list[AlertFrame]
     knobs: Knobs | None = None
+    room: int = Field(
+        300, description="Points that a whole frame has of a query at most; one with fewer of them has all."
+    )
 
 
 class Moment(Model):

@@ -45,7 +45,7 @@ export async function follow({ seen, lost, back, ended = () => {}, after = null 
   let last = after;
   let wait = FIRST_WAIT_MS;
   /** The token that was refused, and that the reader has said to have no other. */
-  let settled = null;
+  let settled;
   for (;;) {
     const stop = new AbortController();
     let silence = setTimeout(() => stop.abort(), SILENT_MS);

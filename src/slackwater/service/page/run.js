@@ -26,12 +26,12 @@ export class Query {
    * Takes a whole frame: it has only the newest points, fewer of each query where there are many. What lies between
    * them and those that are known has not come, so that these are forgotten, and asked for when they are looked at.
    */
-  takeWhole(frame) {
+  takeWhole(frame, room) {
     const times = frame.points.map((point) => moment(point.at));
     const last = this.series.last?.at ?? -Infinity;
     if (times.length && Math.min(...times) > last) {
       this.series.clear();
-      this.filled = times.length >= ROOM;
+      this.filled = isComplete(frame, room);
     }
     this.take(frame);
   }
@@ -63,18 +63,23 @@ export class Run {
         const query = new Query({ ...told, points: [] });
         query.take(told);
         // a whole frame has the newest points of every query; one that comes later has all of them in its frames
-        query.filled = !frame.whole || told.points.length >= ROOM;
+        query.filled = !frame.whole || isComplete(told, frame.room);
         this.queries.set(told.name, query);
         this.set += 1;
       } else {
         if (told.met !== null && known.frame.met !== null && told.met !== known.frame.met) turned.push(told);
-        if (frame.whole) known.takeWhole(told);
+        if (frame.whole) known.takeWhole(told, frame.room);
         else known.take(told);
       }
       changed.add(told.name);
     }
     return { changed, turned };
   }
+}
+
+/** Whether a whole frame has all points of a query that there are: it has `room` for so many of each. */
+function isComplete({ points }, room = ROOM) {
+  return points.length >= ROOM || (points.length > 0 && points.length < room);
 }
 
 /** Which series the points of a frame are of. */
