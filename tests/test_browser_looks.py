@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, check_names, chromium, expect, opened
-from browser_still import ALERT, Told, a_few, served, some_agents
+from browser import card, check_names, chromium, expect, focus, opened
+from browser_still import ALERT, Told, a_few, many, served, some_agents
 from frames import frame
 from slackwater.service.models import Knobs
 
@@ -74,6 +74,78 @@ def test_light_and_dark(browser: Browser) -> None:
             again.locator("#theme").click()
             expect(again.locator("#theme")).to_have_attribute("aria-label", "Colours: as the system has them")
             assert min(background(again)) > 200
+
+
+CONTRASTS = """(pairs) => {
+  const rgb = (value) => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+    canvas.fillStyle = value;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (value) => {
+    const [r, g, b] = rgb(value).map((part) => part / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => light(style.getPropertyValue(`--${name}`));
+  return pairs.map(([one, other]) => {
+    const [low, high] = [of(one), of(other)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  });
+}"""
+TEXTS = ("ink", "quiet", "water-ink", "shed-ink", "level", "good", "bad")
+SIGNS = ("control", "water", "shed-line", "focus")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_and_controls_stand_out_from_what_they_stand_on(browser: Browser, scheme: str) -> None:
+    """As WCAG 2.2 has it: 4.5 for texts, 3 for what must be seen of controls and pictures."""
+    with served(Told()) as address, opened(browser, address.page, color_scheme=scheme) as page:
+        expect(page.locator("#count")).to_have_text("4")
+        least = {(name, ground): 4.5 for name in TEXTS for ground in ("surface", "raised")}
+        least |= {(name, ground): 3.0 for name in SIGNS for ground in ("surface", "raised")}
+        least |= {("on-main", ground): 4.5 for ground in ("water-ink", "bad")}
+        found = dict(zip(least, page.evaluate(CONTRASTS, [list(pair) for pair in least]), strict=True))
+        assert {pair: ratio for pair, ratio in found.items() if ratio < least[pair]} == {}
+
+
+def test_a_thousand_cards_do_not_stand_before_the_plan_of_a_narrow_screen(browser: Browser) -> None:
+    size = {"width": 390, "height": 844}
+    watched = Told(frame(1, many(1_000, 0, 1), whole=True))
+    with served(watched) as address, opened(browser, address.page, viewport=size) as page:
+        expect(page.locator("#count")).to_have_text("1000")
+        expect(page.locator("#plan img, #plan svg")).to_be_visible()
+        top = page.locator("#side").evaluate("side => side.getBoundingClientRect().top + scrollY")
+        assert top < 3 * size["height"]
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        assert focus(page) == "Skip to the plan, agents and alerts"
+        page.keyboard.press("Enter")
+        expect(page.locator("#plan-heading")).to_be_in_viewport()
+
+
+def test_what_is_modelled_is_dashed_and_a_gap_is_empty(browser: Browser) -> None:
+    hows = ["sampled", "modelled", "modelled", "exact"]
+    points = [{"at": s, "value": s, "low": s - 1, "high": s + 1, "how": how} for s, how in enumerate(hows)]
+    points.append({"at": 9, "value": 9, "low": 9, "high": 9, "how": "subset"})
+    with served(Told()) as address, opened(browser, address.page) as page:
+        columns, dashes = page.evaluate(
+            """async (points) => {
+              const { bandOptions, columnsOf } = await import("/page/band_lines.js");
+              const { series } = bandOptions(document.body, "windows", { suspended: () => [], told: () => {} });
+              return [columnsOf(points, { slide: 1 }).columns, series.map((each) => each.dash ?? null)];
+            }""",
+            points,
+        )
+        at, low, high, solid, dashed = columns
+        assert at == [0, 1, 2, 3, 6, 9]
+        assert solid == [0, None, None, 3, None, 9]
+        # from the last that was measured to the first that is again
+        assert dashed == [0, 1, 2, 3, None, None]
+        assert (low[4], high[4]) == (None, None)
+        assert dashes[3] is None
+        assert dashes[4]
 
 
 @pytest.mark.parametrize("width", [390, 768])
