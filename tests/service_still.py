@@ -16,7 +16,9 @@ from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.insight import Insight
+from slackwater.service.api_models import Statistics
 from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
+from slackwater.service.statistics_out import statistics_of
 from slackwater.service.watched import Asked
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -89,8 +91,8 @@ class Still:
     def explain(self, format: ExplainFormat, name: str | None) -> str:
         return explain(extend(Plan(), self.declared), format, name)
 
-    def insight(self) -> Insight:
-        return Insight()
+    def statistics(self, at: datetime | None = None) -> Statistics:
+        return statistics_of(Insight())
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         return []

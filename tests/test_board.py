@@ -15,7 +15,7 @@ from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.board import STALE, Board
 from slackwater.runtime.groups import places_of_group
 from slackwater.runtime.json_values import to_micros
-from slackwater.runtime.status import QueryStatus
+from slackwater.runtime.status import QueryStatus, StreamStatus
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -143,3 +143,22 @@ def test_keys_may_change_their_type() -> None:
 )
 def test_where_a_group_is(keys: pa.Array, value: Any, places: list[int]) -> None:
     assert places_of_group({"k": keys}, {"k": value}, np.arange(3)).tolist() == places
+
+
+def test_while_a_batch_runs_time_goes_on() -> None:
+    board = Board()
+
+    def told(second: float) -> StreamStatus:
+        return next(iter(board.status(BEGAN + timedelta(seconds=second)).streams))
+
+    with board.running("p", BEGAN):
+        # the first one may take long, and there is nothing else to see of its stream
+        assert (told(9).name, told(9).batch, told(9).running_s, told(9).lag_s) == ("p", 0, 9.0, None)
+        assert told(9).long_batch_s == 9.0
+        assert told(2).long_batch_s is None
+    board.stream(StreamStatus(name="p", batch=1, lag_s=4.0, batch_ms=5_000))
+    assert (told(20).running_s, told(20).lag_s) == (None, 4.0)
+    with board.running("p", BEGAN):
+        assert [told(s).lag_s for s in (1, 4, 9, 30)] == [4.0, 4.0, 9.0, 30.0], "its source goes on"
+        assert [told(s).long_batch_s for s in (9, 10, 11)] == [None, None, 11.0]
+    assert told(60).running_s is None

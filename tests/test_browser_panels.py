@@ -11,11 +11,14 @@ from playwright.sync_api import Browser, Page
 
 from browser import card, cards_in_order, check_names, chromium, expect, focus, opened, told_until
 from browser_still import ALERT, TOKEN, Told, Turned, a_few, served, some_agents
-from frames import frame, point, query, recording, turn, write_frames
+from frames import at, frame, point, query, recording, turn, write_frames
+from slackwater.runtime.insight import Insight, OperatorInsight, QueryInsight, StreamInsight
 from slackwater.service.frame_log import FRAMES
 from slackwater.service.models import Frame, Knobs, KnobsWanted
 from slackwater.service.recorded import Recorded
 from slackwater.service.server import serving
+from slackwater.service.statistics_log import StatisticsLog
+from slackwater.service.statistics_out import statistics_of
 from slackwater.terminal.demo_load import LEAST, MOST
 from waiting import wait_for
 
@@ -265,6 +268,41 @@ def test_a_recording_is_moved_through_and_cannot_be_changed(browser: Browser, tm
     try:
         with serving(recorded, port=0, token=TOKEN) as address, opened(browser, address.page) as page:
             _moved_through(page)
+    finally:
+        recorded.close()
+
+
+def test_the_plan_of_a_recording_is_as_it_was(browser: Browser, tmp_path: Path) -> None:
+    folder = recording(tmp_path / "r", turns=[turn(1, 1.0)])
+    write_frames(folder / FRAMES, recorded_run())
+    log = StatisticsLog(folder)
+    for second, rate in ((3, 1.0), (5, 0.1), (9, 1.0)):
+        query = QueryInsight("web", "ERROR 5%", 0.5, 1.0, 1, rate, 0.01)
+        operators = (
+            OperatorInsight("p", "stream", -1, 1.0, 1.0, 1e-6, None, ()),
+            OperatorInsight("port = 80", "test", 0, 1.0, 0.5, 2e-6, rate if rate < 1 else None, ("web",)),
+        )
+        known = StreamInsight("p", second, 1e3, 5e2, operators, (query,), (), 0.4, 1.0, 2.0, 0.5, {})
+        log.append(at(second), statistics_of(Insight((known,), 1.5)))
+    recorded = Recorded(folder)
+    try:
+        with serving(recorded, port=0, token=TOKEN) as address, opened(browser, address.page) as page:
+            gates, picture = page.locator("#plan .gate.shut"), page.locator("#plan svg")
+            expect(picture).to_be_visible()
+            expect(page.locator("#plan-note")).to_have_text("measured over 9 batches")
+            expect(gates).to_have_count(0)
+            page.get_by_role("slider", name="Time").focus()
+            page.keyboard.press("Home")
+            # nothing had been measured then
+            expect(page.locator("#plan-note")).to_have_text("as declared at the end; nothing was measured")
+            for _ in range(6):
+                page.keyboard.press("ArrowRight")
+            expect(page.locator("#time-says")).to_have_text("12:00:07 · 6 s of 11 s")
+            expect(page.locator("#plan-note")).to_have_text("measured over 5 batches")
+            expect(gates).to_have_count(1)
+            expect(page.locator("#plan .gate-says")).to_contain_text(["", "lets pass 10 %"])
+            page.keyboard.press("End")
+            expect(gates).to_have_count(0)
     finally:
         recorded.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import pytest
 from playwright.sync_api import Browser
@@ -12,6 +13,8 @@ from browser import check_names, chromium, expect, focus, opened, told_until
 from browser_still import ALERT, TOKEN, Told, a_few, served
 from frames import frame, stream
 from slackwater.runtime.insight import Insight, OperatorInsight, QueryInsight, StreamInsight
+from slackwater.service.api_models import Statistics
+from slackwater.service.statistics_out import statistics_of
 
 STREAM = OperatorInsight("p", "stream", -1, 1.0, 1.0, 1e-6, None, ("calm", "picked"))
 FILTER = OperatorInsight("port = 80", "test", 0, 1.0, 0.25, 2e-6, 0.5, ("late",))
@@ -34,8 +37,8 @@ class Measured(Told):
 
     known: Insight = field(default_factory=lambda: measured(STREAM, FILTER, OTHER))
 
-    def insight(self) -> Insight:
-        return self.known
+    def statistics(self, at: datetime | None = None) -> Statistics:
+        return statistics_of(self.known)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +131,21 @@ def test_rows_that_are_late_or_unreadable_are_told_in_words(browser: Browser) ->
         expect(item).to_have_text("p50 rows/s500 ms behind")
         watched.tell(streams=[stream(late=1_234, unreadable=5)])
         expect(item.locator(".stream-lost")).to_have_text("1.23k late, 5 unreadable")
+
+
+def test_a_batch_that_runs_for_long_is_told_while_it_runs(browser: Browser) -> None:
+    """Until it is done nothing else moves."""
+    watched = Told()
+    with served(watched) as address, opened(browser, address.page) as page:
+        long = page.locator("#streams .stream-long")
+        expect(page.locator("#streams li")).to_be_visible()
+        expect(long).to_be_hidden()
+        watched.tell(streams=[stream(batch_seconds=5.0, running_seconds=12.0)])
+        expect(long).to_have_text("in a batch for 12 s")
+        watched.tell(streams=[stream(batch_seconds=11.0, running_seconds=12.0)])
+        expect(long).to_be_hidden()
+        watched.tell(streams=[stream(batch_seconds=None, running_seconds=12.0)])
+        expect(long).to_have_text("in a batch for 12 s")
 
 
 def test_a_stream_of_agents_says_what_they_send(browser: Browser) -> None:

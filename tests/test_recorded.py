@@ -89,7 +89,7 @@ def test_frames_are_those_of_the_run(folder: Path) -> None:
     assert [q.name for q in last.queries] == ["web", "ports"]
     assert Frame.model_validate_json(watched.whole()) == last
     assert (watched.number, watched.kept_from(), watched.knobs()) == (30, 1, None)
-    assert watched.insight().streams == ()
+    assert watched.statistics().streams == []
     assert recorded.has_frames
     assert notes(recorded) == []
     recorded.close()

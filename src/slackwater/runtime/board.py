@@ -6,6 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -46,6 +47,8 @@ class Board:
         self._streams: dict[str, StreamStatus] = {}
         self._queries: dict[str, _Query] = {}
         self._turn = 0
+        self._begun: dict[str, datetime] = {}
+        """By stream: since when a batch of it has been running."""
         self.listeners: list[Callable[[AnswerBatch], None]] = []
         """Called with all answers of a turn while it delivers them, in the thread of the turn."""
 
@@ -83,6 +86,18 @@ class Board:
     def stream(self, status: StreamStatus) -> None:
         with self._lock:
             self._streams[status.name] = status
+
+    @contextmanager
+    def running(self, stream: str, since: datetime) -> Iterator[None]:
+        """While a batch of a stream runs: until it is done, which may take long, no more is told of it."""
+        with self._lock:
+            self._begun[stream] = since
+            self._streams.setdefault(stream, StreamStatus(name=stream))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._begun.pop(stream, None)
 
     def watching(self, batches: Iterable[AnswerBatch], counts: dict[str, int]) -> Iterator[AnswerBatch]:
         """The answers of a turn as they pass to a sink; ``counts`` gets how many there were by query."""
@@ -167,9 +182,17 @@ class Board:
                         evaluated=known.evaluated,
                     )
                 )
-            return Status(
-                at=at, streams=tuple(self._streams.values()), queries=tuple(queries), message=message
-            )
+            streams = tuple(self._at(at, stream) for stream in self._streams.values())
+            return Status(at=at, streams=streams, queries=tuple(queries), message=message)
+
+    def _at(self, at: datetime, stream: StreamStatus) -> StreamStatus:
+        """A stream as it is now: while a batch runs its source goes on, and the lag is no less than that."""
+        since = self._begun.get(stream.name)
+        if since is None:
+            return stream
+        running = max(0.0, (at - since).total_seconds())
+        lag = None if stream.lag_s is None else max(stream.lag_s, running)
+        return replace(stream, running_s=running, lag_s=lag)
 
 
 def places_by_query(batch: AnswerBatch) -> Iterator[tuple[str, Sequence[int]]]:

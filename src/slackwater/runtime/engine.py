@@ -177,29 +177,34 @@ class Engine:
                 raise RunError("the run has stopped") from self.error
             if done:
                 return
-            try:
-                source = self.sources[stream.lower()]
-                decision = self.journal.record(stream, state.turn + 1)
-                if decision is None or decision.batch != number:
-                    decision = self._decide(stream, state, number)
-                    self.journal.write_record(decision)
-                session, before = batch.sparkSession, state.offsets
-                # a run that goes on has the names of agents' keys from its bounds
-                self._bounds(stream, self.versions.plan(decision.version).catalog)
-                frame = partial(source.frame, session, batch, decision.offsets, before)
-                if self._recorder is not None:
-                    self._recorder.take(decision, frame())
-                turn = self._turn(decision, session, partial(frame, blocks=decision.blocks), began)
-                self.after = self._clocks.seconds() - self._learnt
-                plan, seconds = self.versions.plan(decision.version), self._learnt - began
-                self._warming.after(Answered(decision, before, source, session, plan, frame, seconds))
-                self.tasting.after(plan.catalog.streams[stream.lower()], frame, turn.counts.arrived)
-                source.release(decision.offsets)
-                if source.ended(decision.offsets):
-                    self._end(stream)
-            except BaseException as error:
-                self.error = error
-                raise
+            with self.board.running(stream, self._clocks.now()):
+                self._taken(stream, state, batch, number, began)
+
+    def _taken(self, stream: str, state: StreamState, batch: DataFrame, number: int, began: float) -> None:
+        """A batch that is taken: decided, recorded, run and committed."""
+        try:
+            source = self.sources[stream.lower()]
+            decision = self.journal.record(stream, state.turn + 1)
+            if decision is None or decision.batch != number:
+                decision = self._decide(stream, state, number)
+                self.journal.write_record(decision)
+            session, before = batch.sparkSession, state.offsets
+            # a run that goes on has the names of agents' keys from its bounds
+            self._bounds(stream, self.versions.plan(decision.version).catalog)
+            frame = partial(source.frame, session, batch, decision.offsets, before)
+            if self._recorder is not None:
+                self._recorder.take(decision, frame())
+            turn = self._turn(decision, session, partial(frame, blocks=decision.blocks), began)
+            self.after = self._clocks.seconds() - self._learnt
+            plan, seconds = self.versions.plan(decision.version), self._learnt - began
+            self._warming.after(Answered(decision, before, source, session, plan, frame, seconds))
+            self.tasting.after(plan.catalog.streams[stream.lower()], frame, turn.counts.arrived)
+            source.release(decision.offsets)
+            if source.ended(decision.offsets):
+                self._end(stream)
+        except BaseException as error:
+            self.error = error
+            raise
 
     def _decide(self, stream: str, state: StreamState, number: int) -> Decision:
         offsets = self.sources[stream.lower()].offsets(number, state.offsets)

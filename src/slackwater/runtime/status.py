@@ -9,6 +9,9 @@ from typing import Literal
 from slackwater.runtime.answers import How
 from slackwater.runtime.json_values import Value
 
+LONG_S = 3.0
+LONG = 2.0
+"""A batch is long beyond so many seconds, and so many times what the last one took."""
 StreamPhase = Literal["running", "idle", "stopped", "ended"]
 
 
@@ -35,10 +38,18 @@ class StreamStatus:
     state: StreamPhase = "running"
     kept: float = 1.0
     level: float = 0.0
+    running_s: float | None = None
+    """For how long the batch that runs has been running; None between batches."""
     updates: int | None = None
     """Of a stream that agents send: what they have told, of keys and of sums of keys, which are no rows."""
     update_rate: float = 0.0
     """Updates a second."""
+
+    @property
+    def long_batch_s(self) -> float | None:
+        """For how long the batch that runs has been running, where that is unusual; None where it is not."""
+        usual = max(LONG_S, LONG * (self.batch_ms or 0.0) / 1000)
+        return self.running_s if self.running_s is not None and self.running_s > usual else None
 
     @property
     def sheds(self) -> bool:

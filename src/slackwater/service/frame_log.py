@@ -9,11 +9,11 @@ the recording anyway.
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from slackwater.service.allowance import Allowance
 from slackwater.service.folding import fold, joined, same_series
 from slackwater.service.models import Frame, QueryFrame
 
@@ -38,10 +38,7 @@ class FrameLog:
     def __init__(self, directory: Path, *, at_once: int = AT_ONCE, per_second: int = PER_SECOND) -> None:
         self.path = directory / FRAMES
         self.trouble = ""
-        self._at_once = at_once
-        self._per_second = per_second
-        self._allowance = float(at_once)
-        self._paid: datetime | None = None
+        self._allowance = Allowance(at_once, per_second)
         self._length: int | None = None
         """Of the file up to the end of its last line; None until it has been looked at."""
         self._before = 0
@@ -59,8 +56,8 @@ class FrameLog:
         frame = self._news(Frame.model_validate_json(frame_json))
         self._state = fold(self._state, frame, 0)
         self._pending = frame if self._pending is None else joined(self._pending, frame, POINTS)
-        self._earn(frame.at)
-        if self._allowance > 0:
+        self._allowance.earn(frame.at)
+        if self._allowance.left > 0:
             self.flush(whole_every)
 
     def flush(self, whole_every: int = WHOLE_EVERY) -> None:
@@ -79,7 +76,7 @@ class FrameLog:
             self.trouble = f"frames cannot be written to {self.path}: {error.strerror or error}"
             return
         self.trouble = ""
-        self._allowance -= len(line)
+        self._allowance.spend(len(line))
         self._since_whole = 0 if whole else (self._since_whole or 0) + 1
         self._pending = None
 
@@ -99,12 +96,6 @@ class FrameLog:
                 self._lasts[query.name] = query.model_copy(update={"points": query.points[-1:]})
             queries.append(query)
         return frame.model_copy(update={"queries": queries})
-
-    def _earn(self, now: datetime) -> None:
-        if self._paid is not None:
-            passed = max(0.0, (now - self._paid).total_seconds())
-            self._allowance = min(self._at_once, self._allowance + passed * self._per_second)
-        self._paid = now
 
     def _open(self, first: int) -> None:
         """Find the end of what an earlier part of the run has left; numbers go on after it."""

@@ -229,6 +229,7 @@ def _stream(status: StreamStatus) -> StreamFrame:
         rows_per_second=_short(status.rate) or 0.0,
         lag_seconds=_short(status.lag_s),
         batch_seconds=_short(status.batch_ms / 1000) if status.batch_ms is not None else None,
+        running_seconds=_short(status.running_s),
         late=status.late,
         unreadable=status.unreadable,
         watermark=status.watermark,

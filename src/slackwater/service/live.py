@@ -7,6 +7,7 @@ import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -22,6 +23,7 @@ from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.session import Session
 from slackwater.runtime.status import Status
 from slackwater.service.alerting import alert_frames
+from slackwater.service.api_models import Statistics
 from slackwater.service.capture import Capture
 from slackwater.service.control import LiveControl
 from slackwater.service.folding import moment_of
@@ -29,6 +31,8 @@ from slackwater.service.frame_log import FrameLog
 from slackwater.service.framing import Framer, Moving
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import Frame, Knobs, Moment, Phase
+from slackwater.service.statistics_log import StatisticsLog
+from slackwater.service.statistics_out import statistics_of
 from slackwater.service.watched import Asked, Dials
 from slackwater.spark.execute import first_line
 
@@ -59,6 +63,7 @@ class Live:
         self._every = every
         self._record = record
         self._log: FrameLog | None = None
+        self._statistics_log: StatisticsLog | None = None
         self._capture = Capture(session.clocks)
         session.watchers.append(self._capture.watch)
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
@@ -86,6 +91,7 @@ class Live:
         # not before: the folder of a recording is made when the session starts
         if self._record is not None:
             self._log = FrameLog(self._record)
+            self._statistics_log = StatisticsLog(self._record)
             # what follows says only what has changed
             self._log.append(self.whole())
         self._thread = threading.Thread(target=self._run, daemon=True, name="slackwater-frames")
@@ -134,6 +140,9 @@ class Live:
             self._moments.append(moment_of(frame))
         if self._log is not None:
             self._log.append(data)
+        log = self._statistics_log
+        if log is not None and self._insight.streams and log.due(moving.at):
+            log.append(moving.at, self.statistics())
         for listen in self.listeners:
             listen()
 
@@ -155,8 +164,13 @@ class Live:
             agents=self._capture.agents,
             alerts=alert_frames(engine),
             knobs=self.knobs(),
-            message=_why(broke) or (self._log.trouble if self._log is not None else ""),
+            message=_why(broke) or self._trouble(),
         )
+
+    def _trouble(self) -> str:
+        """What cannot be recorded."""
+        logs = [log for log in (self._log, self._statistics_log) if log is not None]
+        return next((log.trouble for log in logs if log.trouble), "")
 
     def _look_at_load(self) -> Insight:
         now = self.session.clocks.seconds()
@@ -219,8 +233,8 @@ class Live:
             self._explained = {k: v for k, v in self._explained.items() if k[0] == key[0]} | {key: found}
         return found
 
-    def insight(self) -> Insight:
-        return self._insight
+    def statistics(self, at: datetime | None = None) -> Statistics:
+        return statistics_of(self._insight)
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         return self._capture.newest(stream, limit)

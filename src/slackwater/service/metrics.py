@@ -93,6 +93,8 @@ def _streams(streams: list[StreamFrame]) -> Iterator[Metric]:
     yield _gauge("rows_per_second", "Rows a second.", each("rows_per_second"), label)
     yield _gauge("lag_seconds", "How far reading is behind.", each("lag_seconds"), label)
     yield _gauge("batch_seconds", "How long the last batch took.", each("batch_seconds"), label)
+    running = each("running_seconds")
+    yield _gauge("running_batch_seconds", "For how long the batch that runs has run.", running, label)
     yield _gauge("kept_ratio", "Share of the last batch that was looked at.", each("kept"), label)
     yield _gauge("stream_level", "The loss level of a stream.", each("level"), label)
 

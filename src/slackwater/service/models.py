@@ -44,6 +44,9 @@ class StreamFrame(Model):
     rows_per_second: float
     lag_seconds: float | None
     batch_seconds: float | None
+    running_seconds: float | None = Field(
+        None, description="For how long the batch that runs has been running."
+    )
     late: int
     unreadable: int
     watermark: datetime | None

@@ -16,7 +16,7 @@ from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame
 from slackwater.service.parameters import KEYS, After, LastEvent, Limit, Nulls, Time, keys_of, number_after
 from slackwater.service.problems import Refusal
-from slackwater.service.statistics_out import level_of, statistics_of
+from slackwater.service.statistics_out import level_of
 from slackwater.service.watched import Asked, Watched
 
 EVENTS: dict[int | str, dict[str, Any]] = {
@@ -76,9 +76,17 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         return level_of(watched.frame())
 
     @api.get("/statistics", tags=["load"])
-    async def statistics() -> out.Statistics:
+    def statistics(
+        at: Annotated[Time | None, Query(description="As it was then; of recordings only.")] = None,
+    ) -> out.Statistics:
         """What was measured: operators with cost and selectivity, shedders, rates, window drops."""
-        return statistics_of(watched.insight())
+        if at is not None and watched.frame().mode != "recorded":
+            raise Refusal(
+                422,
+                "a run that goes on tells only how it is now",
+                hint="leave out at; slackwater open DIR shows a recorded run at any time",
+            )
+        return watched.statistics(at)
 
     @api.get("/decisions", tags=["load"])
     async def decisions(

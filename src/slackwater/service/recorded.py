@@ -12,6 +12,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from slackwater.runtime.insight import Insight
 from slackwater.runtime.json_values import from_micros, time_text
 from slackwater.runtime.recording import ANSWERS, TURNS, RecordedTurn, read_header, read_mark
 from slackwater.service.answer_lines import AnswerLines
+from slackwater.service.api_models import Statistics
 from slackwater.service.audit_job import RESULT
 from slackwater.service.frame_lines import FrameLines
 from slackwater.service.frame_log import FRAMES
@@ -34,6 +36,8 @@ from slackwater.service.lines import Lines
 from slackwater.service.models import Frame, Knobs, Moment
 from slackwater.service.recorded_sql import RecordedVersions
 from slackwater.service.remade import read_turns, remake
+from slackwater.service.statistics_log import STATISTICS, StatisticsLines
+from slackwater.service.statistics_out import statistics_of
 from slackwater.service.watched import Asked
 
 
@@ -58,6 +62,7 @@ class Recorded:
         self._explained: dict[tuple[ExplainFormat, str | None], str] = {}
         self._made: Path | None = None
         self._frame_file = Lines(root / FRAMES)
+        self._statistics = StatisticsLines(root / STATISTICS)
         self.frame_lines = FrameLines(self._frame_file)
         if not len(self.frame_lines):
             self._remake()
@@ -89,6 +94,7 @@ class Recorded:
         """Let go of the files."""
         for lines in (self._turns, self._answer_file, self._frame_file):
             lines.close()
+        self._statistics.close()
         if self._made is not None:
             self._remove()
 
@@ -136,9 +142,9 @@ class Recorded:
                 self._explained[key] = explain(extend(Plan(), self.catalog()), format, name)
             return self._explained[key]
 
-    def insight(self) -> Insight:
-        """Nothing: what was measured is in the frames, as far as it was recorded."""
-        return Insight()
+    def statistics(self, at: datetime | None = None) -> Statistics:
+        """What was measured until a time, or until the end; without streams where it was not recorded."""
+        return self._statistics.at(at) or statistics_of(Insight())
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []

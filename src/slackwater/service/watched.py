@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.insight import Insight
+from slackwater.service.api_models import Statistics
 from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
 
 
@@ -73,8 +73,11 @@ class Watched(Protocol):
         """The shared plan."""
         ...
 
-    def insight(self) -> Insight:
-        """What is known of operators, queries and load; empty where nothing was measured."""
+    def statistics(self, at: datetime | None = None) -> Statistics:
+        """What is known of operators, queries and load; without streams where nothing was measured.
+
+        ``at``: as it was then, which only a recording knows.
+        """
         ...
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:

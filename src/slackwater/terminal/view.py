@@ -252,6 +252,8 @@ def _told(stream: StreamStatus, text: str) -> str:
 
 
 def _progress(stream: StreamStatus) -> Text:
+    if (running := stream.long_batch_s) is not None:
+        return Text(f"in a batch for {duration(running)}", "yellow")
     if stream.progress is None or stream.state == "ended":
         return Text(stream.state, _stream_style(stream))
     share = min(1.0, max(0.0, stream.progress))

@@ -226,6 +226,7 @@ def _status(stream: StreamFrame) -> StreamStatus:
         rate=stream.rows_per_second,
         lag_s=stream.lag_seconds,
         batch_ms=None if stream.batch_seconds is None else stream.batch_seconds * 1000,
+        running_s=stream.running_seconds,
         late=stream.late,
         unreadable=stream.unreadable,
         watermark=stream.watermark,

@@ -19,6 +19,8 @@ import { Announcer, banners, showPhase, showStreams } from "./status.js";
 import { showLevel, TideLine } from "./tide.js";
 
 const PLAN_EVERY_MS = 2_000;
+/** A recording is moved through by hand, and nothing runs beside it. */
+const PLAN_OF_RECORDING_EVERY_MS = 300;
 
 /** A run or a recording; which of them the first frame says. */
 let state = null;
@@ -27,6 +29,7 @@ let recorded = false;
 let changed = new Set();
 let asked = 0;
 let planAt = -Infinity;
+let planTimer = 0;
 
 takeToken();
 // an address with a token that is put into an open page loads nothing anew
@@ -104,7 +107,17 @@ function draw() {
   agents.show(frame);
   alerts.show(frame);
   knobs.show(frame.knobs ?? null);
-  if (performance.now() - planAt < PLAN_EVERY_MS) return;
+  drawPlan();
+}
+
+/** The plan is asked for now and then; in the end it is that of the frame which is shown, though none follows. */
+function drawPlan() {
+  clearTimeout(planTimer);
+  const early = planAt + (recorded ? PLAN_OF_RECORDING_EVERY_MS : PLAN_EVERY_MS) - performance.now();
+  if (early > 0) {
+    planTimer = setTimeout(drawPlan, early);
+    return;
+  }
   planAt = performance.now();
   plan.refresh(state);
 }

@@ -23,28 +23,43 @@ export class Plan {
     this.declared = null;
     this.streams = [];
     this.wanted = false;
+    /** What is to be shown after the question that is under way. */
+    this.next = null;
     new ResizeObserver(() => this.svg && this.#build()).observe(this.place);
   }
 
   /** Asks for the numbers and shows them; at most one question is under way. */
-  async refresh({ frame, queries }) {
-    if (this.wanted || document.hidden) return;
+  async refresh(state) {
+    if (document.hidden) return;
+    if (this.wanted) {
+      this.next = state;
+      return;
+    }
     this.wanted = true;
     try {
-      const insight = await getJson("/api/statistics");
-      const streams = insight.streams.filter((stream) => stream.measured && stream.operators.length);
-      const { version } = frame;
-      if (streams.length) this.show(completed(streams, frame, queries));
-      else if (this.version !== version) {
-        const [drawn, text] = await Promise.all(["svg", "text"].map((format) => getText(`/api/plan?format=${format}`)));
-        this.#picture(drawn, text);
-      }
-      this.version = version;
+      await this.#ask(state);
     } catch {
       // the stream of frames says that the service is away; the last picture stays
     } finally {
       this.wanted = false;
     }
+    const { next } = this;
+    this.next = null;
+    if (next !== null) this.refresh(next);
+  }
+
+  async #ask({ frame, queries }) {
+    const recorded = frame.mode === "recorded";
+    const { version } = frame;
+    const insight = await getJson(recorded ? `/api/statistics?at=${encodeURIComponent(frame.at)}` : "/api/statistics");
+    const streams = insight.streams.filter((stream) => stream.measured && stream.operators.length);
+    if (streams.length) this.show(completed(streams, frame, queries));
+    // before the first batches of a recording nothing had been measured, whatever was shown of a later time
+    else if (this.version !== version || (recorded && this.svg !== null)) {
+      const [drawn, text] = await Promise.all(["svg", "text"].map((format) => getText(`/api/plan?format=${format}`)));
+      this.#picture(drawn, text, recorded);
+    }
+    this.version = version;
   }
 
   show(streams) {
@@ -57,12 +72,12 @@ export class Plan {
   }
 
   /** The declared plan, while nothing is measured. */
-  #picture(drawn, text) {
+  #picture(drawn, text, recorded) {
     [this.svg, this.shape] = [null, ""];
     this.declared ??= new Picture(this.place, "The shared plan as it is declared", "declared");
     this.declared.show(drawn);
     showDeclared(text);
-    say(this.note, "as declared");
+    say(this.note, recorded ? "as declared at the end; nothing was measured" : "as declared");
   }
 
   #build() {

@@ -5,6 +5,9 @@ import { compact, duration, make, say } from "./format.js";
 const LOST_AFTER_MS = 1_200;
 const QUIET_MS = 2_500;
 const MOST_NAMES = 3;
+/** A batch is long beyond so many seconds, and so many times what the last one took. */
+const LONG_S = 3;
+const LONG = 2;
 const byId = (name) => document.getElementById(name);
 
 export function showPhase(frame) {
@@ -24,13 +27,14 @@ export function showStreams(streams) {
   while (place.children.length > streams.length) place.lastElementChild.remove();
   streams.forEach((stream, i) => {
     const item = place.children[i] ?? place.appendChild(streamItem());
-    const [name, rows, lag, lost] = item.children;
+    const [name, rows, lag, long, lost] = item.children;
     if (item.dataset.state !== stream.state) item.dataset.state = stream.state;
     say(name, stream.name);
     // of a stream of agents what they send, which is not every row that they have
     const sent = stream.updates_per_second;
     say(rows, sent === null ? `${compact(stream.rows_per_second)} rows/s` : `${compact(sent)} updates/s`);
     say(lag, stream.lag_seconds === null ? "" : `${duration(stream.lag_seconds)} behind`);
+    say(long, isLong(stream) ? `in a batch for ${duration(stream.running_seconds)}` : "");
     say(lost, lostWords(stream).join(", "));
     const title = streamWords(stream);
     if (item.title !== title) item.title = title;
@@ -39,8 +43,13 @@ export function showStreams(streams) {
 
 function streamItem() {
   const item = make("li");
-  item.append(make("span", "stream-name"), make("span", "stream-rows"), make("span", "stream-lag"), make("span", "stream-lost"));
+  item.append(make("span", "stream-name"), make("span", "stream-rows"), make("span", "stream-lag"), make("span", "stream-long"), make("span", "stream-lost"));
   return item;
+}
+
+/** Whether a batch runs for longer than they do: until it is done nothing that is shown moves. */
+function isLong({ running_seconds: running = null, batch_seconds: last }) {
+  return running !== null && running > Math.max(LONG_S, LONG * (last ?? 0));
 }
 
 /** Rows that no answer rests on. */
