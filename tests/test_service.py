@@ -208,7 +208,7 @@ def test_what_is_declared(client: Client) -> None:
 
 
 def test_a_stream_that_ended_while_it_was_shed_leaves_no_level(
-    run: Running, monkeypatch: pytest.MonkeyPatch
+    run: Running, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = run.session.engine
     shed = replace(engine.decided["p"], level=0.5)
@@ -220,6 +220,9 @@ def test_a_stream_that_ended_while_it_was_shed_leaves_no_level(
     monkeypatch.setattr(run.session, "status", lambda: ended)
     run.live.advance()
     assert run.live.frame().level == 0.0
+    told = client.get("/api/statistics").ok()
+    assert [s["ended"] for s in told["streams"]] == [True]
+    assert told["streams"][0]["load"] > told["load"] == 0, "its picture stays, and it is no load"
 
 
 def test_a_run_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:

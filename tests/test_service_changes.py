@@ -87,6 +87,32 @@ def test_queries_are_created_altered_and_dropped_live(run: Running, client: Clie
         assert next(found)[2]["dropped"] == ["heavy"]
     client.get("/api/queries/heavy").problem(404)
     client.get("/api/queries/heavy/latest").problem(404)
+    assert client.get("/api/views").ok() == [
+        {"name": "big", "sql": "CREATE VIEW big AS SELECT * FROM p WHERE size > 700"}
+    ]
+    assert client.change("DELETE", "/api/views/BIG").ok()["applied"] == ["big"]
+    assert client.get("/api/views").ok() == []
+    assert client.change("DELETE", "/api/views/big").problem(404)["hint"] == "there are none yet"
+
+
+def test_tables_are_dropped_when_nothing_reads_them(run: Running, client: Client, tmp_path: Path) -> None:
+    names = tmp_path / "names.csv"
+    names.write_text("80,web\n443,web\n53,dns\n")
+    sql = f"""CREATE TABLE names (port INT, name STRING) USING csv OPTIONS (path '{names}');
+        CREATE QUERY named AS SELECT name, COUNT(*) AS n FROM p JOIN names ON p.port = names.port
+        GROUP BY window(ts, '1 second'), name"""
+    client.change("POST", "/api/queries", {"sql": sql}).ok(201)
+    assert "named" in client.change("DELETE", "/api/tables/names").problem(422)["detail"]
+    client.change("DELETE", "/api/queries/named").ok()
+    assert client.change("DELETE", "/api/tables/names").ok()["applied"] == ["names"]
+    assert client.get("/api/tables").ok() == []
+
+
+def test_what_is_altered_and_dropped_by_the_same_statements_is_previewed(client: Client) -> None:
+    sql = "ALTER QUERY web WITH ERROR 20%; DROP QUERY web"
+    said = client.change("POST", "/api/preview", {"sql": sql}).ok()
+    assert (said["alters"], said["drops"]) == (["web"], ["web"])
+    assert "web" not in [q["query"] for q in said["queries"]]
 
 
 def test_of_several_statements_all_are_applied_or_none(run: Running, client: Client) -> None:

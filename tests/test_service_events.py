@@ -12,7 +12,7 @@ import pytest
 from service_client import Client
 from service_still import Still, StillControl, a_frame
 from slackwater.service import events
-from slackwater.service.events import AT_A_TIME, Readers, answers_for, event, frames_for, number_of
+from slackwater.service.events import AT_A_TIME, Readers, Shared, answers_for, event, frames_for, number_of
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.problems import Refusal
 from slackwater.service.server import app_for, serving
@@ -99,7 +99,7 @@ def test_answers_that_were_not_kept_are_said_to_be_lost() -> None:
         keeper.take(batch("q", [1]))
         keeper.publish()
     found = news()
-    assert found[0] == event("lost", 5, b'{"parts":3}')
+    assert found[0] == event("lost", 3, b'{"parts":3}'), "who comes back with it has seen no later ones"
     assert [e.split(b"\n")[0] for e in found[1:]] == [b"event: answers"] * 2
 
 
@@ -110,7 +110,7 @@ def test_only_lost_answers_of_the_query_that_is_listened_to_are_told() -> None:
         keeper.take(batch(name, [1]))
         keeper.publish()
     assert [e.split(b"\n")[:2] for e in calm()] == [[b"event: answers", b"id: 3"]]
-    assert busy()[0] == event("lost", 5, b'{"parts":2}')
+    assert busy()[0] == event("lost", 3, b'{"parts":2}')
 
 
 @pytest.mark.parametrize("after", [500, 2_000])
@@ -126,6 +126,40 @@ def test_who_comes_back_with_a_number_of_another_run_is_told_that_answers_are_lo
     keeper.take(batch("q", [1]))
     keeper.publish()
     assert [e.split(b"\n")[1] for e in news()] == [b"id: 1002"]
+
+
+def test_answers_that_come_while_a_reader_looks_are_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = AnswerKeeper()
+    news = answers_for(keeper, None, None)
+
+    def come() -> None:
+        keeper.take(batch("q", [1]))
+        keeper.publish()
+
+    looked = keeper.after
+
+    def looking(number: int, query: str | None = None) -> Any:
+        come()
+        return looked(number, query)
+
+    come()
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper, "after", looking)
+        assert [e.split(b"\n")[1] for e in news()] == [b"id: 1", b"id: 2"]
+    assert news() == []
+
+
+def test_an_event_is_made_once_for_all_who_follow() -> None:
+    still, shared = Still(a_frame(1), [a_frame(1, whole=False)]), Shared()
+    whole = still.whole()
+    still.whole = lambda: whole  # type: ignore[method-assign]
+    one, other = frames_for(still, None, shared), frames_for(still, None, shared)
+    assert one()[0] is other()[0]
+    changes = [b'{"number":2}', b'{"number":3,"x":1}']
+    assert shared.event("frame", 3, changes[1]) is shared.event("frame", 3, changes[1])
+    for number in range(20):
+        shared.event("frame", number, b"%d" % number)
+    assert shared.event("frame", 3, changes[1]) == event("frame", 3, changes[1])
 
 
 def test_a_frame_says_its_number_first() -> None:
@@ -182,8 +216,8 @@ def test_a_browser_that_comes_back_says_what_it_has_seen(
     seen = str(still.number - 1)
     with client.events("/api/events", Last_Event_ID=seen) as found:
         assert next(found)[2]["whole"] is False
-    with client.events(f"/api/events?after={seen}", Last_Event_ID="999") as found:
-        assert next(found)[2]["whole"] is False, "the address counts first"
+    with client.events("/api/events?after=999", Last_Event_ID=seen) as found:
+        assert next(found)[2]["whole"] is False, "it has seen more than its address says"
     for nonsense in ("x", "-1", "9" * 40, "²"):
         with client.events("/api/events", Last_Event_ID=nonsense.encode().decode("latin-1")) as found:
             assert next(found)[2]["whole"] is True

@@ -166,3 +166,11 @@ def test_an_address_that_is_not_here_is_told() -> None:
 def test_ipv6_has_brackets() -> None:
     assert Address("::1", 8400, "t").page == "http://[::1]:8400/#token=t"
     assert Address("127.0.0.1", 80, "t").url == "http://127.0.0.1:80"
+
+
+def test_the_page_s_address_can_be_gone_to_and_tells_no_token_that_its_user_keeps() -> None:
+    assert Address("::1", 8400, "t", given=True).page == "http://[::1]:8400/"
+    for host in ("0.0.0.0", "::", "[::]"):
+        assert Address(host, 8400, "t", given=True).page == f"http://{socket.gethostname()}:8400/"
+    with serving(Still(), port=0, token=TOKEN, known=True) as address:
+        assert TOKEN not in address.page

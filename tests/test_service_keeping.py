@@ -18,6 +18,7 @@ from slackwater.runtime.groups import places_of_group
 from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.packed import AS_TEXT
 from slackwater.service.keeping import AnswerKeeper
+from slackwater.service.parts import Part
 from slackwater.service.watched import Asked
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,7 +58,7 @@ def test_only_the_newest_are_kept_of_a_query_and_of_all() -> None:
         keeper.take(batch("b", [second], second=second))
         keeper.publish()
     assert [a.value for a in keeper.answers("a", Asked())] == [8, 8, 9, 9]
-    parts, lost = keeper.after(0)
+    parts, lost, _ = keeper.after(0)
     assert parts[0].number - 1 == lost
     assert sum(map(len, parts)) <= 8
 
@@ -135,12 +136,30 @@ def test_who_listens_is_told_of_what_came_after_and_what_was_lost() -> None:
     for value in range(4):
         keeper.take(batch("q", [value]))
         keeper.publish()
-    parts, lost = keeper.after(3)
+    parts, lost, _ = keeper.after(3)
     assert ([p.number for p in parts], lost) == ([4], 0)
-    parts, lost = keeper.after(0)
+    parts, lost, _ = keeper.after(0)
     assert ([p.number for p in parts], lost) == ([3, 4], 2)
-    assert keeper.after(4) == ([], 0)
-    assert keeper.after(3, "other") == ([], 0)
+    assert keeper.after(4) == ([], 0, 4)
+    assert keeper.after(3, "other") == ([], 0, 4)
+
+
+def test_answers_may_take_only_so_many_bytes() -> None:
+    keeper = AnswerKeeper(bytes_in_all=3_500)
+    for text in ("short", "x" * 1_000, "y" * 1_000):
+        keeper.take(batch("q", [1], [text]))
+        keeper.publish()
+    assert [p.number for p in keeper.after(0)[0]] == [2, 3]
+    keeper.take(batch("q", [1], ["z" * 100_000]))
+    keeper.publish()
+    assert [p.number for p in keeper.after(0)[0]] == [4], "the newest stays whatever it takes"
+    assert [a.keys for a in keeper.answers("q", Asked())] == [(("host", "z" * 100_000),)]
+
+
+@pytest.mark.parametrize("size", [3, 500])
+def test_bytes_of_a_part_are_about_what_it_holds(size: int) -> None:
+    part = Part.of(1, batch("q", list(range(size)), ["x" * 100] * size))
+    assert size * 100 < part.nbytes < size * 500 + 6_000
 
 
 def test_rows_of_a_group_may_have_a_key_that_is_null() -> None:
@@ -177,7 +196,7 @@ def test_many_small_parts_are_bounded_too() -> None:
         keeper.take(batch("ab"[value % 2], [value]))
         keeper.publish()
     assert [a.value for a in keeper.answers("a", Asked())] == [40, 42, 44, 46, 48]
-    parts, lost = keeper.after(0)
+    parts, lost, _ = keeper.after(0)
     assert (len(parts), lost) == (10, 40)
 
 

@@ -92,6 +92,16 @@ def drop_query(name: str) -> str:
     return f"DROP QUERY {quoted_name(name)}"
 
 
+def drop_view(name: str) -> str:
+    """``DROP VIEW``."""
+    return f"DROP VIEW {quoted_name(name)}"
+
+
+def drop_table(name: str) -> str:
+    """``DROP TABLE``."""
+    return f"DROP TABLE {quoted_name(name)}"
+
+
 def create_alert(name: str, query: str, when: str, urls: Sequence[str]) -> str:
     """``CREATE ALERT``; the condition as SQL writes it after WHEN.
 

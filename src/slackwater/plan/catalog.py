@@ -59,6 +59,10 @@ class Catalog:
         return {n: d for n, d in self.declared.items() if isinstance(d, CreateTable)}
 
     @cached_property
+    def views(self) -> dict[str, CreateView]:
+        return {n: d for n, d in self.declared.items() if isinstance(d, CreateView)}
+
+    @cached_property
     def alerts(self) -> dict[str, CreateAlert]:
         return {n: d for n, d in self.declared.items() if isinstance(d, CreateAlert)}
 

@@ -161,6 +161,11 @@ class AnswerBatch:
         }
         return pa.table(columns, schema=ANSWER_SCHEMA)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the columns hold."""
+        return sum(column.nbytes for _, column in self._columns())
+
     def _columns(self) -> Iterator[tuple[str, Any]]:
         names = (
             "query",

@@ -14,6 +14,10 @@ AS_TEXT = 64
 """Up to so many answers are kept as text: some 350 bytes for each, where columns take 5 kB in all."""
 
 
+_COLUMNS, _AROUND = 5_000, 300
+"""Bytes that columns take beside what they hold, and text."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Packed:
     """A batch of answers in little room, which shares no memory with it: it may be cut out of a turn."""
@@ -31,6 +35,13 @@ class Packed:
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        if isinstance(self.held, bytes):
+            return len(self.held) + _AROUND
+        return self.held.nbytes + _COLUMNS
 
     @property
     def queries(self) -> frozenset[str]:

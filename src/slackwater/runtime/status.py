@@ -83,3 +83,8 @@ class Status:
     streams: tuple[StreamStatus, ...] = ()
     queries: tuple[QueryStatus, ...] = ()
     message: str = ""
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Streams that have no batches any more, in lower case: they are no load."""
+        return frozenset(stream.name.lower() for stream in self.streams if stream.state == "ended")

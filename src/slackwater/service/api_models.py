@@ -43,6 +43,13 @@ class TableInfo(Model):
     columns: list[ColumnInfo]
 
 
+class ViewInfo(Model):
+    """A view as it is declared."""
+
+    name: str
+    sql: str
+
+
 class QueryInfo(Model):
     """A query as it is declared, and as it is now."""
 
@@ -121,6 +128,7 @@ class DropOut(Model):
 
 class StreamStatisticsOut(Model):
     stream: str
+    ended: bool = Field(default=False, description="Whether it has no batches any more, and is no load.")
     measured: int
     rate: float
     size: float
@@ -139,7 +147,7 @@ class Statistics(Model):
 
     capacity: float | None
     correction: float
-    load: float
+    load: float = Field(description="Of the streams that have not ended.")
     streams: list[StreamStatisticsOut]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 
 from slackwater.errors import LanguageError, Position
 from slackwater.language.parse import parse, parse_one
-from slackwater.language.render import alter_query, drop_alert, drop_query
+from slackwater.language.render import alter_query, drop_alert, drop_query, drop_table, drop_view
 from slackwater.language.statements import (
     AnyStatement,
     CreateAlert,
@@ -21,12 +21,13 @@ from slackwater.language.statements import (
     CreateView,
     Explain,
 )
+from slackwater.plan.catalog import Declared
 from slackwater.service.api_models import Applied, Audit
 from slackwater.service.audit_job import AuditJob
 from slackwater.service.guard import TRUSTED
 from slackwater.service.models import ContractWanted, Knobs, KnobsWanted, Preview, Statements
 from slackwater.service.problems import Refusal
-from slackwater.service.reading import find_query
+from slackwater.service.reading import find_query, missing
 from slackwater.service.watched import Control, Watched
 
 WAITING_AT_MOST = 8
@@ -86,7 +87,7 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
             if not isinstance(statement, allowed):
                 raise statement.source.error(
                     "only CREATE can be sent here",
-                    hint="PATCH alters a query, DELETE drops it; streams are declared before a run starts"
+                    hint="PATCH alters a query, DELETE drops it, as well as a view, a table or an alert"
                     if not isinstance(statement, CreateStream)
                     else "streams are declared in the file, before the run starts",
                 )
@@ -129,10 +130,17 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
     @api.delete("/alerts/{name}", tags=["alerts"])
     def end_alert(name: str) -> Applied:
         """Drop an alert."""
-        found = watched.catalog().alerts.get(name.lower())
-        if found is None:
-            raise Refusal(404, f"there is no alert called {name}")
-        return applied(drop_alert(found.name))
+        return applied(drop_alert(_found("alert", watched.catalog().alerts, name)))
+
+    @api.delete("/views/{name}", tags=["declared"])
+    def drop_a_view(name: str) -> Applied:
+        """Drop a view that nothing reads any more."""
+        return applied(drop_view(_found("view", watched.catalog().views, name)))
+
+    @api.delete("/tables/{name}", tags=["declared"])
+    def drop_a_table(name: str) -> Applied:
+        """Drop a table that nothing reads any more."""
+        return applied(drop_table(_found("table", watched.catalog().tables, name)))
 
     @api.get("/knobs", tags=["demo"])
     async def knobs() -> Knobs:
@@ -164,6 +172,14 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
         return audits.begin()
 
     return api
+
+
+def _found(kind: str, there: Mapping[str, Declared], name: str) -> str:
+    """What is called by a name in any case, as it was declared; raises where there is nothing."""
+    found = there.get(name.lower())
+    if found is None:
+        raise missing(kind, name, [declared.name for declared in there.values()])
+    return found.name
 
 
 def _some(sql: str) -> Sequence[AnyStatement]:

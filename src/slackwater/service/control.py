@@ -71,7 +71,8 @@ class LiveControl:
             untried = "New tables are not read before they are there, so that nothing was tried on rows."
         found = self._forecasts(plan, created, self.look(), notes, untried)
         now, then = found if found is not None else (None, None)
-        fresh = {name.lower() for name in (*created, *altered)}
+        # one may be altered and dropped by the same statements
+        fresh = {name.lower() for name in (*created, *altered)} & after.queries.keys()
         return Preview(
             creates=[d.name for n, d in after.declared.items() if n not in before.declared],
             alters=altered,
@@ -111,7 +112,12 @@ class LiveControl:
 
         ``untried``: why new queries are not tried on rows; empty where they are.
         """
-        loads = [x for x in glimpse.with_windows() if x.statistics.batches] if glimpse is not None else []
+        ended = self.session.status().ended
+        loads = [
+            x
+            for x in (glimpse.with_windows() if glimpse is not None else ())
+            if x.statistics.batches and x.statistics.stream.lower() not in ended
+        ]
         if glimpse is None or not loads:
             notes.append("Nothing has been measured yet, so that no error can be predicted.")
             return None

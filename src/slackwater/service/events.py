@@ -1,13 +1,15 @@
 """Server-sent events: what has come since, for any number of readers, each at its own pace.
 
-The bytes of an event are made once. A reader that is slow is sent what is still kept when it is ready again,
-or a whole frame: nobody waits for it, and nothing is kept for it alone.
+The bytes of an event are made once, and handed out in pieces, so that no reader has more than one of them
+waiting. A reader that is slow is sent what is still kept when it is ready again, or a whole frame: nobody
+waits for it, and nothing is kept for it alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from slackwater.service.keeping import AnswerKeeper
@@ -21,6 +23,10 @@ PARTS_AT_A_TIME = 20
 """Parts of answers that are sent at once."""
 AT_A_TIME = 200
 """Frames that are sent at once to a reader that comes back."""
+PIECE = 64 * 2**10
+"""Bytes that are written at once: what a reader takes slowly waits here and not in its connection."""
+SHARED = 8
+"""Events whose bytes are kept for the next reader: those who follow all want the newest ones."""
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = b": still here\n\n"
 
@@ -43,6 +49,45 @@ def number_of(frame: bytes) -> int:
     return int(frame[len(b'{"number":') : frame.index(b",")])
 
 
+class Shared:
+    """Events whose bytes are the same for many readers; used in the loop of the server."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[int, tuple[bytes, bytes]] = OrderedDict()
+
+    def event(self, name: str, number: int, data: bytes) -> bytes:
+        """The event of some data, the same object each time while it is one of the last."""
+        # data that is kept here is the only one with its id
+        known = self._made.get(id(data))
+        if known is None:
+            known = self._made[id(data)] = (data, event(name, number, data))
+            while len(self._made) > SHARED:
+                self._made.popitem(last=False)
+        return known[1]
+
+
+def pieces(events: Sequence[bytes]) -> Iterator[bytes]:
+    """What is written at once: small events together, large ones in parts.
+
+    >>> [len(piece) for piece in pieces([b"a" * 10, b"b" * 20, b"c" * (PIECE + 7), b"d"])]
+    [30, 65536, 7, 1]
+    """
+    few: list[bytes] = []
+    size = 0
+    for one in events:
+        if few and size + len(one) > PIECE:
+            yield b"".join(few)
+            few, size = [], 0
+        if len(one) > PIECE:
+            for start in range(0, len(one), PIECE):
+                yield one[start : start + PIECE]
+            continue
+        few.append(one)
+        size += len(one)
+    if few:
+        yield b"".join(few)
+
+
 @dataclass
 class Readers:
     """All who listen; lives in the loop of the server, and is woken from other threads."""
@@ -50,6 +95,7 @@ class Readers:
     count: int = 0
     sent: int = 0
     """Events so far, of all readers."""
+    shared: Shared = field(default_factory=Shared)
     _loop: asyncio.AbstractEventLoop | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _closed: bool = False
@@ -91,8 +137,9 @@ class Readers:
                 waiting = self._news
                 found = await asyncio.to_thread(news) if slow else news()
                 if found:
+                    for piece in pieces(found):
+                        yield piece
                     self.sent += len(found)
-                    yield b"".join(found)
                     continue
                 if self._closed or ended():
                     return
@@ -105,8 +152,11 @@ class Readers:
             self.count -= 1
 
 
-def frames_for(watched: Watched, after: int | None) -> Callable[[], list[bytes]]:
+def frames_for(
+    watched: Watched, after: int | None, shared: Shared | None = None
+) -> Callable[[], list[bytes]]:
     """Frames for one reader: a whole one first, unless it has seen a recent one; then what has changed."""
+    made = event if shared is None else shared.event
     position = after
     recorded = watched.frame().mode == "recorded"
     over = False
@@ -119,11 +169,13 @@ def frames_for(watched: Watched, after: int | None) -> Callable[[], list[bytes]]
             # number and picture are of one moment: the whole frame says which
             whole = watched.whole()
             position = number_of(whole)
-            return [event("frame", position, whole)]
+            return [made("frame", position, whole)]
         found = [] if position >= watched.number else list(watched.frames(position, AT_A_TIME))
         if found:
             position = number_of(found[-1])
-        events = [event("frame", number_of(frame), frame) for frame in found]
+        # those that are missed long after are sent to one reader alone
+        written = made if len(found) < SHARED else event
+        events = [written("frame", number_of(frame), frame) for frame in found]
         if recorded and not found and not over:
             over = True
             events.append(event("end", position, b"{}"))
@@ -146,13 +198,14 @@ def answers_for(keeper: AnswerKeeper, query: str | None, after: int | None) -> C
             return [event("lost", position, b'{"parts":null}')]
         if position >= keeper.number:
             return []
-        newest = keeper.number
-        parts, lost = keeper.after(position, query)
+        parts, lost, newest = keeper.after(position, query)
         if len(parts) > PARTS_AT_A_TIME:
             # the rest when these have been sent
             parts, newest = parts[:PARTS_AT_A_TIME], parts[PARTS_AT_A_TIME - 1].number
         position = newest
-        events = [event("lost", position, b'{"parts":%d}' % lost)] if lost else []
+        # who comes back with the number of this event has seen none of those that follow it
+        before = parts[0].number - 1 if parts else newest
+        events = [event("lost", before, b'{"parts":%d}' % lost)] if lost else []
         return [*events, *(event("answers", part.number, keeper.json(part, query)) for part in parts)]
 
     return news

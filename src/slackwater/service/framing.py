@@ -141,7 +141,7 @@ class Framer:
         room: int = KEPT_POINTS,
     ) -> Frame:
         measured = [stream for stream in moving.insight.streams if stream.measured]
-        ended = _ended(moving)
+        ended = moving.status.ended
         running = [stream for stream in measured if stream.stream.lower() not in ended]
         return Frame.model_construct(
             number=self.number,
@@ -170,7 +170,7 @@ class Framer:
         known = {q.query: q for stream in moving.insight.streams for q in stream.queries}
         if moving.insight is not self._loads[0]:
             self._loads = (moving.insight, query_loads(moving.insight))
-        loads, ended = self._loads[1], _ended(moving)
+        loads, ended = self._loads[1], moving.status.ended
         for said in self._declared:
             name = said["name"]
             yield {
@@ -179,11 +179,6 @@ class Framer:
                 **_of_answers(self.shown[name], known.get(name)),
                 "load": None if said["stream"].lower() in ended else _short(loads.get(name)),
             }
-
-
-def _ended(moving: Moving) -> set[str]:
-    """Streams that have no batches any more, in lower case: they are no load."""
-    return {stream.name.lower() for stream in moving.status.streams if stream.state == "ended"}
 
 
 def _of_status(status: QueryStatus | None) -> dict[str, Any]:

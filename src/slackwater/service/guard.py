@@ -29,8 +29,8 @@ FREE_POSTS = frozenset(("/api/preview",))
 TRUSTED = "slackwater.trusted"
 """In the scope of a request: whether it has the token, where it can do without."""
 NEEDED = (
-    "Authorization: Bearer TOKEN; it is printed where the run was started, as the end of the page's "
-    "address, after #token="
+    "Authorization: Bearer TOKEN; it is the one of --token-file or SLACKWATER_SERVICE_TOKEN, else it is "
+    "printed where the run was started, as the end of the page's address, after #token="
 )
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="slackwater"'}
 HEADERS = (

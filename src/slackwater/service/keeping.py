@@ -17,6 +17,8 @@ PER_QUERY = 5_000
 """Answers that are kept of one query."""
 IN_ALL = 500_000
 """Answers that are kept of all queries; the oldest go first."""
+BYTES_IN_ALL = 64 * 2**20
+"""What they may take: keys may be long, and values lists."""
 PARTS_IN_ALL = 20_000
 """Parts that are kept: each takes a kilobyte whatever it holds, 20 MB at most."""
 TEXTS = 64
@@ -45,15 +47,18 @@ class AnswerKeeper:
         per_query: int = PER_QUERY,
         in_all: int = IN_ALL,
         parts_in_all: int = PARTS_IN_ALL,
+        bytes_in_all: int = BYTES_IN_ALL,
     ) -> None:
         self._per_query = per_query
         self._in_all = in_all
         self._parts_in_all = parts_in_all
+        self._bytes_in_all = bytes_in_all
         self._lock = threading.Lock()
         self._pending: list[AnswerBatch] = []
         self._parts: deque[Part] = deque()
         self._queries: dict[str, _Query] = {}
         self._count = 0
+        self._bytes = 0
         self.began = number
         """The number before that of the first part."""
         self.number = number
@@ -92,9 +97,11 @@ class AnswerKeeper:
                 kept.count -= kept.parts.popleft().count(name)
         self._parts.append(part)
         self._count += len(part)
-        while (self._count > self._in_all or len(self._parts) > self._parts_in_all) and len(self._parts) > 1:
+        self._bytes += part.nbytes
+        while self._too_many() and len(self._parts) > 1:
             oldest = self._parts.popleft()
             self._count -= len(oldest)
+            self._bytes -= oldest.nbytes
             for name in oldest.queries:
                 of = self._queries.get(name)
                 if of is None:
@@ -104,8 +111,15 @@ class AnswerKeeper:
                     of.parts.popleft()
                     of.count -= oldest.count(name)
 
-    def after(self, number: int, query: str | None = None) -> tuple[list[Part], int]:
-        """Parts with higher numbers, oldest first, and how many more there were that are not kept.
+    def _too_many(self) -> bool:
+        return (
+            self._count > self._in_all
+            or self._bytes > self._bytes_in_all
+            or len(self._parts) > self._parts_in_all
+        )
+
+    def after(self, number: int, query: str | None = None) -> tuple[list[Part], int, int]:
+        """Parts with higher numbers, oldest first; how many there were that are not kept; the newest number.
 
         Of a query they are counted as far as they are remembered: there may have been more.
         """
@@ -122,7 +136,7 @@ class AnswerKeeper:
                     break
                 if query is None or query.lower() in part.queries:
                     found.append(part)
-        return found[::-1], lost
+            return found[::-1], lost, self.number
 
     def json(self, part: Part, query: str | None) -> bytes:
         """A part as readers are sent it; of all its queries it is made once."""

@@ -149,7 +149,7 @@ class Live:
     def _look(self) -> Moving:
         session, engine = self.session, self._capture.engine
         status = session.status()
-        ended = {stream.name.lower() for stream in status.streams if stream.state == "ended"}
+        ended = status.ended
         decided = dict(engine.decided) if engine is not None else {}
         broke = engine.error if engine is not None else None
         return Moving(
@@ -234,7 +234,7 @@ class Live:
         return found
 
     def statistics(self, at: datetime | None = None) -> Statistics:
-        return statistics_of(self._insight)
+        return statistics_of(self._insight, self.session.status().ended)
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         return self._capture.newest(stream, limit)

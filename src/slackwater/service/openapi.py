@@ -21,7 +21,7 @@ Every error is `application/problem+json` with the text that the command line sh
 """
 TAGS = {
     "run": "The run at this moment, and as it goes on.",
-    "declared": "Streams and tables as they are declared.",
+    "declared": "Streams, tables and views as they are declared.",
     "queries": "Queries: created, altered and dropped while the run goes on.",
     "answers": "Answers, each with its interval.",
     "load": "The plan, what it costs, and what is shed of it.",

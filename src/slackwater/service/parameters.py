@@ -55,21 +55,26 @@ KEYS: dict[str, Any] = {
     "example": {"key.port": "80"},
 }
 """Parameters whose names depend on the query, as the document tells them."""
-LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", description="As `after`, from a browser.")]
+LastEvent = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", description="As `after`, and before it: from a browser that comes back."),
+]
 
 
 def number_after(after: int | None, last: str | None) -> int | None:
-    """The number that a reader has seen last, by its address or by what its browser remembers.
+    """The number that a reader has seen last: what its browser remembers, else what its address says.
 
-    >>> number_after(None, "7"), number_after(3, "7"), number_after(None, "x"), number_after(None, None)
-    (7, 3, None, None)
+    A browser that comes back does so with the address it began with, and has seen more since.
+
+    >>> number_after(None, "7"), number_after(3, "7"), number_after(3, None), number_after(3, "x")
+    (7, 7, 3, 3)
     >>> number_after(None, "1795032000123456"), number_after(None, "9" * 16)
     (1795032000123456, None)
     """
-    if after is not None or last is None:
+    if last is None or not (last.isascii() and last.isdigit() and len(last) < 20):
         return after
-    number = int(last) if last.isascii() and last.isdigit() and len(last) < 20 else None
-    return number if number is not None and number <= NUMBER_AT_MOST else None
+    number = int(last)
+    return number if number <= NUMBER_AT_MOST else after
 
 
 def keys_of(

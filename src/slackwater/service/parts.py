@@ -19,6 +19,9 @@ from slackwater.service.keys import conditions_of, of_group
 from slackwater.service.picking import answer_at, ends_of
 from slackwater.service.watched import Asked
 
+_PLACES = 200
+"""Bytes that a query takes in a part of many, beside the places of its answers."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Part:
@@ -50,6 +53,14 @@ class Part:
     def queries(self) -> Collection[str]:
         """The names of the queries that answers are of, in lower case."""
         return (self._queries,) if isinstance(self._queries, str) else self._queries.keys()
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        found = 0 if self._ends is None else self._ends.itemsize * len(self._ends)
+        if isinstance(self._queries, Mapping):
+            found += sum(_PLACES + len(places) * 8 for places in self._queries.values())
+        return found + self._packed.nbytes
 
     def count(self, query: str) -> int:
         """How many of the answers are of a query, by its name in lower case."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
 from slackwater.runtime.answers import Answer
 from slackwater.service import api_models as out
@@ -61,8 +62,8 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
     def events(after: After = None, last: LastEvent = None) -> StreamingResponse:
         """Frames as they come: events `frame`, one a second, the first of them whole."""
         readers.check()
-        news = frames_for(watched, number_after(after, last))
         over = watched.frame().mode == "recorded"
+        news = frames_for(watched, number_after(after, last), None if over else readers.shared)
         return _stream(readers.follow(news, lambda: over, slow=over))
 
     @api.get("/moments", tags=["run"])
@@ -94,8 +95,9 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> list[dict[str, Any]]:
         """What was decided for batches before they ran, the newest first."""
-        if stream is not None and stream.lower() not in watched.catalog().streams:
-            raise _missing("stream", stream, [s.name for s in watched.catalog().streams.values()])
+        there = watched.catalog().streams
+        if stream is not None and stream.lower() not in there:
+            raise missing("stream", stream, [s.name for s in there.values()])
         return [dict(decision) for decision in watched.decisions(stream, limit)]
 
     @api.get("/plan", tags=["load"], responses=PLANS, response_class=Response)
@@ -149,17 +151,25 @@ def _declared(api: APIRouter, watched: Watched) -> None:
             for t in watched.catalog().tables.values()
         ]
 
+    @api.get("/views", tags=["declared"])
+    async def views() -> list[out.ViewInfo]:
+        """Views as they are declared."""
+        return [out.ViewInfo(name=v.name, sql=v.sql) for v in watched.catalog().views.values()]
+
     @api.get("/queries", tags=["queries"])
     def queries() -> list[out.QueryInfo]:
         """All queries."""
         frames = {frame.name: frame for frame in watched.frame().queries}
-        return [_query(watched, step, frames) for step in watched.catalog().queries.values()]
+        # taken once: a query may be dropped meanwhile
+        catalog = watched.catalog()
+        return [_query(catalog, step, frames) for step in catalog.queries.values()]
 
     @api.get("/queries/{name}", tags=["queries"])
     def query(name: str) -> out.QueryInfo:
         """One query."""
         frames = {frame.name: frame for frame in watched.frame().queries}
-        return _query(watched, find_query(watched, name), frames)
+        catalog = watched.catalog()
+        return _query(catalog, found_query(catalog, name), frames)
 
 
 def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> None:
@@ -211,19 +221,24 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
 
 def find_query(watched: Watched, name: str) -> Step:
     """A query by its name in any case; raises where there is none."""
-    found = watched.catalog().queries.get(name.lower())
+    return found_query(watched.catalog(), name)
+
+
+def found_query(catalog: Catalog, name: str) -> Step:
+    """The same, in one catalog."""
+    found = catalog.queries.get(name.lower())
     if found is None:
-        raise _missing("query", name, [step.name for step in watched.catalog().queries.values()])
+        raise missing("query", name, [step.name for step in catalog.queries.values()])
     return found
 
 
-def _missing(kind: str, name: str, there: Sequence[str]) -> Refusal:
+def missing(kind: str, name: str, there: Sequence[str]) -> Refusal:
+    """That there is nothing of a name, and what there is."""
     some = ", ".join(there[:10]) + (f" and {len(there) - 10} more" if len(there) > 10 else "")
     return Refusal(404, f"there is no {kind} called {name}", hint=f"there are {some or 'none yet'}")
 
 
-def _query(watched: Watched, step: Step, frames: dict[str, QueryFrame]) -> out.QueryInfo:
-    catalog = watched.catalog()
+def _query(catalog: Catalog, step: Step, frames: dict[str, QueryFrame]) -> out.QueryInfo:
     declared = catalog.declared[step.name.lower()]
     return out.QueryInfo(
         name=step.name,

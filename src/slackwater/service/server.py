@@ -23,6 +23,7 @@ from slackwater.errors import SlackwaterError
 from slackwater.service import problems
 from slackwater.service.audit_job import AuditJob
 from slackwater.service.changing import changing
+from slackwater.service.connections import connections_at_most, protocol_for
 from slackwater.service.events import Readers
 from slackwater.service.guard import Guard, is_loopback
 from slackwater.service.live import Live
@@ -32,8 +33,7 @@ from slackwater.service.reading import reading
 from slackwater.service.watched import Control, Watched
 
 DEFAULT_PORT = 8400
-REQUESTS_AT_MOST = 2_000
-"""Connections at a time, event streams among them; more are told to come back."""
+EVERYWHERE = ("", "0.0.0.0", "::", "0")
 STOPPING_S = 2
 QUIET: TelemetryConfig = {
     "tracing": False,
@@ -52,16 +52,19 @@ class Address:
     host: str
     port: int
     token: str
+    given: bool = False
+    """Whether the token is one that the user has given, who knows it."""
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        # all addresses of a machine are none that somebody could go to
+        host = socket.gethostname() if self.host.strip("[]") in EVERYWHERE else self.host.strip("[]")
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @property
     def page(self) -> str:
-        """The page with the token: after #, so that it is in no log."""
-        return f"{self.url}/#token={self.token}"
+        """The page with the token, after # so that it is in no log; without one that the user has given."""
+        return f"{self.url}/" if self.given else f"{self.url}/#token={self.token}"
 
 
 def app_for(
@@ -138,18 +141,20 @@ def serving(
     host: str = "127.0.0.1",
     port: int | None = None,
     token: str | None = None,
+    known: bool = False,
     recording: Path | None = None,
     imports: Sequence[Path] = (),
     listening: socket.socket | None = None,
 ) -> Iterator[Address]:
     """The service while the context is open; without a port on the usual one, or any where that is taken.
 
+    ``known``: the user knows the token, so that it is not part of the page's address, which gets printed.
     ``listening`` is a socket of `listen`, for those who want to know early that the port is free.
     """
     loopback = is_loopback(host)
     check_host(host, token)
     listening = listening or listen(host, port)
-    address = Address(host, listening.getsockname()[1], token or secrets.token_urlsafe(24))
+    address = Address(host, listening.getsockname()[1], token or secrets.token_urlsafe(24), given=known)
     audits, readers = AuditJob(recording, imports), Readers()
     app = app_for(watched, control, token=address.token, loopback=loopback, audits=audits, readers=readers)
     config = uvicorn.Config(
@@ -158,7 +163,7 @@ def serving(
         access_log=False,
         lifespan="on",
         server_header=False,
-        limit_concurrency=REQUESTS_AT_MOST,
+        http=protocol_for(connections_at_most()),
         timeout_keep_alive=30,
         timeout_graceful_shutdown=STOPPING_S,
         # a websocket is nothing that this service has

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from slackwater.runtime.insight import Insight, StreamInsight
 from slackwater.service.api_models import (
@@ -17,13 +18,14 @@ from slackwater.service.api_models import (
 from slackwater.service.models import Frame
 
 
-def statistics_of(insight: Insight) -> Statistics:
-    """All streams."""
+def statistics_of(insight: Insight, ended: Collection[str] = ()) -> Statistics:
+    """All streams; ``ended``: the names, in lower case, of those that have no batches any more."""
+    streams = [_stream(stream, stream.stream.lower() in ended) for stream in insight.streams]
     return Statistics(
         capacity=_finite(insight.capacity),
         correction=insight.correction,
-        load=insight.load,
-        streams=[_stream(stream) for stream in insight.streams],
+        load=sum(stream.load for stream in streams if not stream.ended),
+        streams=streams,
     )
 
 
@@ -38,9 +40,10 @@ def level_of(frame: Frame) -> Level:
     )
 
 
-def _stream(stream: StreamInsight) -> StreamStatisticsOut:
+def _stream(stream: StreamInsight, ended: bool) -> StreamStatisticsOut:
     return StreamStatisticsOut(
         stream=stream.stream,
+        ended=ended,
         measured=stream.measured,
         rate=stream.rate,
         size=stream.size,

@@ -60,11 +60,13 @@ class Serve:
         imports: Sequence[Path],
     ) -> AbstractContextManager[Address]:
         """The service of a run whose state is in a folder; a token that is made is kept there."""
+        given = self.given()
         return serving(
             live,
             live.control,
             host=self.host,
-            token=self.given() or kept_token(root),
+            token=given or kept_token(root),
+            known=given is not None,
             recording=record,
             imports=imports,
             listening=listening,

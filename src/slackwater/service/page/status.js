@@ -73,7 +73,7 @@ export const banners = {
     const words = over
       ? "The run is over and its service is gone. This is how it was at last."
       : refused
-        ? "The service wants another token. Put it into the address, after #token=, as it was printed where the run was started."
+        ? "The service wants another token. Put the right one into the address, after #token=."
         : "The service does not answer. What is shown may be old; the page keeps trying.";
     this.waiting ??= setTimeout(() => {
       say(byId("lost"), words);
