@@ -162,6 +162,18 @@ def test_of_groups_the_largest_is_shown_and_stays() -> None:
     assert [p.value for p in found.points] == [-9, 1]
 
 
+def test_all_groups_of_current_values_are_counted_though_few_are_answered_at_a_time() -> None:
+    def told(names: list[str | None], second: int) -> AnswerBatch:
+        times = {"window_start": None, "window_end": None}
+        at = np.full(len(names), to_micros(BEGAN) + 1_000_000 * second)
+        return answers([1] * len(names), keys={"host": pa.array(names)}, at=at, **times)
+
+    assert shown(told(["a", "b"], 1), told([None], 2), told(["b"], 3), told(["c"], 2)).groups == 4
+    nested = {"host": pa.array([["a"], ["b"], ["a"]])}
+    at = np.arange(3) * 1_000_000
+    assert shown(answers([1, 2, 3], keys=nested, at=at, window_start=None, window_end=None)).groups == 2
+
+
 def test_a_group_that_stays_away_gives_way_to_another() -> None:
     found = shown(hosts([9, 1], [None, "a"], 0))
     assert found.keys == {"host": None}

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.runtime.alerts.groups import group_texts
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
@@ -22,6 +23,8 @@ from slackwater.service.picking import ROW, answer_at, answer_text, ends_of, poi
 
 Told = tuple[AnswerBatch, Places]
 """Answers of a query: a batch, and where in it they are."""
+GROUPS_KNOWN = 100_000
+"""Groups of current values that are counted, of one query."""
 STALE = 5
 """After so many looks at answers without the shown group, another one is shown."""
 
@@ -45,6 +48,8 @@ class Shown:
     text: str = ""
     """The last answer with its interval, for the eye."""
     _missing: int = 0
+    _known: set[int] = field(default_factory=set)
+    """Marks of the groups that current values were told of."""
     _end: int | None = None
     """Of the newest answers so far, in any column and group."""
     _last_end: int = 0
@@ -63,6 +68,11 @@ class Shown:
             self._end = end
             self.met = all(_all_met(batch, places) for batch, places in newest)
             self.groups = sum(len(places) for batch, places in newest if self._grouped(batch))
+        # current values are answered one by one, where each has changed
+        for batch, places in mine:
+            if batch.window_end is None and batch.at is not None and self._grouped(batch):
+                self._known |= _marks(batch, places[: GROUPS_KNOWN - len(self._known)])
+        self.groups = len(self._known) or self.groups
         for batch, places in self._chosen(mine):
             self._show(batch, places, current)
 
@@ -160,6 +170,11 @@ def _at(batch: AnswerBatch, places: Places, end: int | None) -> Places:
     """Those of some answers that speak of a time."""
     ends = ends_of(batch)
     return places if ends is None or end is None else places[ends[places] == end]
+
+
+def _marks(batch: AnswerBatch, places: Places) -> set[int]:
+    """A number for each group."""
+    return set(map(hash, group_texts(batch.keys, places).to_pylist()))
 
 
 def _all_met(batch: AnswerBatch, places: Places) -> bool:
