@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ DECLARED = """CREATE STREAM p (ts TIMESTAMP, host STRING, size INT) USING traffi
 CREATE STREAM other (ts TIMESTAMP, size INT) USING traffic TIMESTAMP BY ts;
 CREATE QUERY q AS SELECT host, SUM(size) AS bytes, COUNT(*) AS n FROM p GROUP BY window(ts, '10 seconds'), host;
 CREATE QUERY total AS SELECT SUM(size) AS bytes FROM p GROUP BY window(ts, '10 seconds');
+CREATE QUERY some AS SELECT host, SUM(size) AS bytes FROM p GROUP BY window(ts, '10 seconds'), host HAVING COUNT(*) > 5;
 CREATE QUERY rows AS SELECT host, COUNT(*) AS n FROM p GROUP BY tuples(10), host;
 CREATE QUERY now AS SELECT host, SUM(size) AS s FROM LATEST(p) GROUP BY host WITH DRIFT 5;
 CREATE QUERY elsewhere AS SELECT SUM(size) AS bytes FROM other GROUP BY window(ts, '10 seconds');
@@ -93,10 +94,12 @@ class Turns:
         self.alerts = Alerts(folder / "alerts", clocks, delivery=delivery, room=room)
         self.alerts.open(kept, step, catalog)
 
-    def turn(self, *batches: AnswerBatch, stream: str = "p", commit: bool = True) -> list[dict[str, Any]]:
+    def turn(
+        self, *batches: AnswerBatch, stream: str = "p", commit: bool = True, dropped: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
         """The events of a turn, as they are on disk before it is committed."""
         step = self.step + 1
-        self.alerts.turn(step, stream, self.catalog, lambda: iter(batches))
+        self.alerts.turn(step, stream, self.catalog, lambda: iter(batches), dropped)
         path = self.folder / "alerts" / f"{step:012d}.jsonl"
         found = [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
         if commit:

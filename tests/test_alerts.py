@@ -208,6 +208,13 @@ def test_a_group_that_an_exact_window_lacks_is_cleared(tmp_path: Path) -> None:
     assert turns.states(answers([11, 11], query="q", hosts=["x", "y"], ends=30)) == [("raised", "x")]
 
 
+def test_a_group_that_having_leaves_out_may_have_rows(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, catalog_of(alert("bytes > 10", on="some")))
+    turns.turn(answers([11, 11], query="some", hosts=["x", "y"]))
+    (event,) = turns.turn(answers([11], query="some", hosts=["y"], ends=20))
+    assert (event["state"], event["reason"], event["rows"]) == ("cleared", "missing", None)
+
+
 def test_a_sample_may_have_missed_a_group(tmp_path: Path) -> None:
     turns = Turns(tmp_path, catalog_of(alert("bytes > 10", on="q")))
 
@@ -361,6 +368,15 @@ def test_a_dropped_alert_is_forgotten(tmp_path: Path) -> None:
     turns.turn(answers([12], ends=20))
     turns.change(catalog_of(alert("bytes > 10")))
     assert turns.states(answers([13], ends=30)) == [("raised", None)]
+
+
+def test_one_that_was_dropped_and_is_back_before_the_next_turn_starts_anew(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, catalog_of(alert("bytes > 10")))
+    turns.turn(answers([11]))
+    turns.change(catalog_of())
+    turns.change(catalog_of(alert("bytes > 10", url="http://127.0.0.1:9/other")))
+    assert turns.states(answers([13], ends=20), dropped={"a"}) == [("raised", None)]
+    assert turns.status().waiting == 1, "what the other one had to tell is gone"
 
 
 def test_one_that_looks_at_something_else_starts_anew(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 from alert_turns import NOW, Turns, alert, answers, catalog_of
 from slackwater.errors import StateError
 from slackwater.runtime.alerts.lanes import LONGEST_S, RETRY_AFTER_AT_MOST_S, Lane
+from slackwater.runtime.alerts.outbox import Outbox
 from slackwater.runtime.alerts.webhook import Outcome, Webhook, retry_seconds
 from slackwater.runtime.clocks import Clocks
 from waiting import wait_for
@@ -352,6 +353,25 @@ def test_what_a_dropped_alert_had_to_tell_is_told_nobody(tmp_path: Path) -> None
         turns.change(catalog_of(alert("bytes > 0", url=receiver.url)))
         assert turns.alerts.delivery.deliver() == 0, "nor by another of its name"
         assert left(tmp_path) == []
+
+
+def test_a_disk_that_takes_no_note_holds_up_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = [alert("bytes > 0"), alert("bytes > 0", name="b", url="http://127.0.0.1:9/b")]
+    turns = Turns(tmp_path, catalog_of(*both))
+    turns.turn(answers([1]))
+    assert [turns.status(name).waiting for name in ("a", "b")] == [1, 1]
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Outbox, "_note", full)
+    turns.change(catalog_of(both[1]))
+    assert turns.status("b").waiting == 1, "it waits as before"
+    assert "cannot note that nobody waits for an event: No space left on device" in caplog.text
+    monkeypatch.undo()
+    assert turns.restarted().status("b").waiting == 1
 
 
 def test_an_outbox_that_cannot_be_read_says_so(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ WRONG = [
     ("CREATE^", "expected STREAM or TABLE or VIEW or QUERY or ALERT after CREATE, found the end"),
     ("CREATE ^STREM s (x INT)", "did you mean STREAM?"),
     ("CREATE STREAM ^5 (x INT)", "expected the name of the stream, found '5'"),
+    ("DROP QUERY ^`..`", "a name has more than dots and blanks"),
+    ("DROP QUERY ^` `", "a name has more than dots and blanks"),
     ("CREATE STREAM s^", "declare every column"),
     ("CREATE STREAM s ()^", "expected the columns of s, found none"),
     ("CREATE STREAM s ^(x INT", "opened here and never closed"),

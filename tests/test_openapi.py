@@ -39,7 +39,7 @@ def telling() -> dict[str, Any]:
     return made
 
 
-REFUSED = ["400", "401", "403", "404", "405", "406", "409", "413", "414", "415", "422", "429"]
+REFUSED = ["400", "401", "403", "404", "405", "406", "409", "413", "414", "415", "422", "429", "431"]
 """What may be said to a request that the document does not allow; such a one may be too large, too."""
 config = schemathesis.Config.from_dict(
     {"checks": {"negative_data_rejection": {"expected-statuses": REFUSED}}}

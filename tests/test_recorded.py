@@ -292,6 +292,13 @@ def test_answers_are_found_by_query_column_time_and_group(tmp_path: Path) -> Non
     assert recorded.latest("nobody", 2) == []
 
 
+def test_the_newest_answer_is_not_the_one_that_was_written_last(tmp_path: Path) -> None:
+    answers = [answer("ports", s, s, keys=(("k", k),)) for k in "ab" for s in (3, 5, 1, 4, 2)]
+    recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))
+    assert [(a.value, a.group["k"]) for a in recorded.latest("ports", 9)] == [(5, "b"), (5, "a")]
+    assert [(a.value, a.group["k"]) for a in recorded.latest("ports", 1)] == [(5, "b")]
+
+
 def test_a_double_is_found_however_it_is_written(tmp_path: Path) -> None:
     answers = [answer("ports", s, s, keys=(("k", k),)) for s, k in enumerate((1.0, 1e22, 0.25, 2**60), 1)]
     recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))

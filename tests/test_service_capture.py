@@ -15,7 +15,7 @@ from slackwater.errors import SlackwaterError
 from slackwater.planners.decision import Decision
 from slackwater.runtime.clocks import Clocks
 from slackwater.service.audit_job import RESULT, AuditJob
-from slackwater.service.capture import DECISIONS, Capture, told
+from slackwater.service.capture import DECISIONS, RATES, Capture, told
 from slackwater.service.problems import Refusal
 from slackwater.terminal.serve import VARIABLE, Serve, kept_token
 from test_service_shown import answers
@@ -32,6 +32,7 @@ class Engine:
         self.observers: list[Any] = []
         self.decided: dict[str, Decision] = {}
         self.bounds: dict[str, Any] = {}
+        self.version = 1
         self.looked = 0
         self.takes: float = 0.0
         self.time = 0.0
@@ -43,11 +44,11 @@ class Engine:
         self.time += self.takes
         return SimpleNamespace(ruler=None)
 
-    def turn(self, number: int, *batches: Any, stream: str = "p") -> None:
+    def turn(self, number: int, *batches: Any, stream: str = "p", **decided: Any) -> None:
         for batch in batches:
             for listen in self.board.listeners:
                 listen(batch)
-        self.decided[stream] = Decision(stream, number, "batch", 1, 0, batch=number)
+        self.decided[stream] = Decision(stream, number, "batch", 1, 0, batch=number, **decided)
         for observe in self.observers:
             observe(self)
 
@@ -69,7 +70,7 @@ def test_answers_are_given_out_once_their_turn_has_ended(engine: Engine, capture
     engine.board.listeners[0](first)
     assert capture.take() == [], "the turn may yet be undone"
     engine.turn(1, second)
-    assert capture.take() == [first, second]
+    assert capture.take() == [(1, first), (1, second)]
     assert capture.take() == []
 
 
@@ -86,6 +87,17 @@ def test_decisions_are_kept_once_and_told_newest_first(engine: Engine, capture: 
     for number in range(3, DECISIONS + 50):
         engine.turn(number)
     assert len(capture.newest(None, 10_000)) == DECISIONS
+
+
+def test_decisions_with_many_rates_are_kept_for_less_long(engine: Engine, capture: Capture) -> None:
+    rates = dict.fromkeys(map(str, range(RATES // 10)), 0.5)
+    for number in range(1, 30):
+        engine.turn(number, thresholds=rates)
+    assert [d["turn"] for d in capture.newest(None, 1_000)] == list(range(29, 19, -1))
+    assert capture.newest(None, 1)[0]["rates"] == rates
+    for number in range(30, 90):
+        engine.turn(number)
+    assert len(capture.newest(None, 1_000)) == 70
 
 
 def test_a_copy_that_takes_long_is_made_seldom(engine: Engine, capture: Capture) -> None:
@@ -204,6 +216,18 @@ def test_the_last_report_is_told_whatever_happened_to_it(tmp_path: Path) -> None
     assert job.told().state == "failed"
     (tmp_path / RESULT).write_text("{")
     assert "cannot be read" in job.told().message
+
+
+def test_what_an_interrupted_audit_has_left_is_no_report_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = [sys.executable, "-c", "import sys; sys.exit('error: no disk')"]
+    monkeypatch.setattr("slackwater.service.audit_job.command_of", lambda *_: failing)
+    (tmp_path / f"{RESULT}.tmp").write_text('{"passed": true}')
+    job = AuditJob(tmp_path)
+    job.begin()
+    wait_for(lambda: job.told().state != "running")
+    assert (job.told().state, job.told().message) == ("failed", "error: no disk")
 
 
 def test_an_audit_yields_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

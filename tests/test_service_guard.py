@@ -108,6 +108,11 @@ def test_an_address_can_be_too_long(client: Client) -> None:
     client.get("/api/queries/" + "x" * 9_000).problem(414)
 
 
+def test_headers_can_be_too_long(client: Client) -> None:
+    assert client.ask("GET", "/api/health", X_Long="x" * 15_000).status == 200
+    assert "16,384 bytes" in client.ask("GET", "/api/health", X_Long="x" * 17_000).problem(431)["detail"]
+
+
 def test_headers_may_be_asked_for_alone(client: Client) -> None:
     for path in ("/", "/api/health", "/api/frame", "/metrics"):
         whole, head = client.get(path), client.ask("HEAD", path)

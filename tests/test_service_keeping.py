@@ -180,14 +180,20 @@ def test_the_latest_is_the_newest_by_its_time() -> None:
     assert [a.value for a in keeper.answers("q", Asked())] == [1, 2, 3]
 
 
-def test_answers_of_a_query_that_was_dropped_meanwhile_are_not_kept() -> None:
+def test_answers_of_a_query_that_is_no_more_are_not_those_of_the_next_one() -> None:
     keeper = AnswerKeeper()
-    keeper.take(batch("gone", [1]))
+    keeper.take(batch("Gone", [1]))
     keeper.take(batch("q", [2]))
     keeper.publish()
-    keeper.retain({"q"})
+    keeper.forget(["Gone"])
     assert keeper.answers("gone", Asked()) == []
     assert [a.value for a in keeper.answers("q", Asked())] == [2]
+    assert keeper.after(0, "gone") == ([], 0, 2)
+    keeper.take(batch("Gone", [3]))
+    keeper.publish()
+    parts, lost, newest = keeper.after(0, "gone")
+    assert ([p.number for p in parts], lost, newest) == ([3], 0, 3)
+    assert [p.number for p in keeper.after(0)[0]] == [1, 2, 3], "whoever follows all has them all"
 
 
 def test_many_small_parts_are_bounded_too() -> None:

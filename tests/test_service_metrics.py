@@ -110,7 +110,7 @@ def test_numbers_are_those_of_the_frame(busy: dict[str, Metric]) -> None:
     assert value(busy, "slackwater_batch_seconds", stream="p") == 0.4
     assert value(busy, "slackwater_answers_total", query="web") == 7
     assert value(busy, "slackwater_answer_low", query="web", column="bytes") == 97
-    assert value(busy, "slackwater_agent_changes_per_second", stream="hosts") == 90
+    assert value(busy, "slackwater_agent_values_per_second", stream="hosts") == 90
     assert value(busy, "slackwater_alert_events_total", alert="heavy") == 4
     assert value(busy, "slackwater_event_stream_readers") == 3
     assert value(busy, "slackwater_events_sent_total") == 9

@@ -124,7 +124,7 @@ def test_what_is_not_there_is_told_with_what_is(client: Client) -> None:
     assert client.get("/api/decisions?stream=nix").problem(404)["hint"] == "there are p"
     assert (
         "there is no stream, view or query called nix"
-        in client.get("/api/plan?name=nix").problem(422)["detail"]
+        in client.get("/api/plan?name=nix").problem(404)["detail"]
     )
     client.change("DELETE", "/api/alerts/nix").problem(404)
     client.change("DELETE", "/api/queries/nix").problem(404)

@@ -10,7 +10,8 @@ from slackwater.errors import StateError
 from slackwater.language.parse import parse
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
-from slackwater.runtime.versions import changed_live, reconcile
+from slackwater.runtime.journal import Journal
+from slackwater.runtime.versions import Versions, changed_live, reconcile
 from slackwater.terminal.run import _warn_of
 
 STREAM = "CREATE STREAM p (ts TIMESTAMP, x INT) USING replay OPTIONS (path 'x') TIMESTAMP BY ts;\n"
@@ -31,6 +32,17 @@ def test_the_same_file_changes_nothing() -> None:
     found = after(script, live, script)
     assert set(found.queries) == {"n"}
     assert str(found.contracts["n"]) == "EXACT"
+
+
+def test_an_alert_that_was_gone_in_between_is_told_from_one_that_stayed(tmp_path: Path) -> None:
+    alerts = {name: f"CREATE ALERT {name} ON n WHEN n > 1 TO 'http://127.0.0.1:9/';\n" for name in "ab"}
+    journal = Journal(tmp_path / "state")
+    versions = Versions(journal, Functions())
+    for names in ("ab", "b", "ab", "ab"):
+        versions.propose(Catalog.from_sql(STREAM + COUNT + "".join(alerts[n] for n in names), Functions()))
+    assert versions.alerts_dropped(1, 3) == versions.alerts_dropped(1, 4) == {"a"}
+    assert versions.alerts_dropped(3, 4) == versions.alerts_dropped(3, 3) == set()
+    assert Versions(journal, Functions()).alerts_dropped(1, 3) == {"a"}, "a restart knows it"
 
 
 def test_a_changed_view_takes_its_readers_along() -> None:

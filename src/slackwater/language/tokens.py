@@ -131,6 +131,11 @@ class Cursor:
             )
         ):
             raise self.error(f"expected {what}, found {self.found()}")
+        if not token.text.strip(". "):
+            # nobody could ask for it: in an address such a name means another place, or none
+            raise self.error(
+                f"expected {what}, found {self.found()}", hint="a name has more than dots and blanks"
+            )
         self.index += 1
         return str(token.text)
 

@@ -83,6 +83,8 @@ class Engine:
         """By stream: the decision of the last batch."""
         self.after = 0.0
         """Seconds that the last batch took after its time was taken."""
+        self.version = 0
+        """Of the query set: the one that the last turn obeyed."""
         self._learnt = 0.0
         self._fault = fault
         kept = journal.last_commit()
@@ -303,7 +305,9 @@ class Engine:
         stream = decision.stream
         state = self.state.streams[stream.lower()]
         plan = self.versions.plan(decision.version)
+        self.version = decision.version
         log = self._logs[stream.lower()]
+        dropped = self.versions.alerts_dropped(state.version, decision.version)
         if state.version != decision.version:
             adopt(state, stream, self.versions.plan(state.version), plan, decision.version)
             # a run that is repeated: where a query could begin depended on what had been dropped
@@ -352,7 +356,7 @@ class Engine:
         watched = self.board.watching(turn.delivered(), counts)
         self._outlets.write(step, watched, turn.delivered, partial(self._fault, "answers"))
         delivering = self._clocks.seconds() - delivering
-        self.alerts.turn(step, stream, plan.catalog, turn.delivered)
+        self.alerts.turn(step, stream, plan.catalog, turn.delivered, dropped)
         self._fault("alerts")
         self._commit(decision, state, turn, step, counts)
         if decision.kind == "end":

@@ -52,7 +52,7 @@ class Reporter:
                 watermark=from_micros(watermark) if abs(watermark) < AFTER_ALL else None,
                 progress=source.progress(offsets) if offsets else None,
                 kept=min(1.0, turn.counts.kept / turn.counts.arrived) if turn.counts.arrived else 1.0,
-                level=turn.decision.level if turn.decision.thresholds else 0.0,
+                level=turn.decision.level,
                 updates=None if told is None else told.updates,
                 update_rate=0.0 if told is None else told.rate,
             )

@@ -20,6 +20,7 @@ from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.planners.manner import Manner
 from slackwater.planners.ruling import Ruler
+from slackwater.runtime.alerts.desk import AlertStatus
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.clocks import Clocks, no_fault
 from slackwater.runtime.current.keeper import Keeping
@@ -315,6 +316,10 @@ class Session(Declarations):
         if self._run is None:
             return Status(at=self.clocks.now())
         return self._run.engine.board.status(self.clocks.now())
+
+    def alerts(self) -> tuple[AlertStatus, ...]:
+        """Alerts at this moment; none before the run has started."""
+        return () if self._run is None else self._run.engine.alerts.status()
 
     @property
     def engine(self) -> Engine:

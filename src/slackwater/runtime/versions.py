@@ -58,6 +58,12 @@ class Versions:
     def plan(self, number: int) -> Plan:
         return self._plans[number]
 
+    def alerts_dropped(self, before: int, number: int) -> set[str]:
+        """Alerts of a version that were not there in some version between it and an earlier one."""
+        plans = self._plans
+        between = [plans[n].catalog.alerts.keys() for n in range(before + 1, number)]
+        return {name for name in plans[number].catalog.alerts if any(name not in known for known in between)}
+
     def propose(self, catalog: Catalog, script: list[str] | None = None) -> int:
         """Make a catalog the latest version; the streams adopt it at their next turn."""
         with self._lock:

@@ -12,6 +12,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from slackwater.errors import SlackwaterError, StateError
 from slackwater.runtime.answers import Answer
@@ -22,6 +23,7 @@ from slackwater.service.watched import Asked
 
 LOOKED_AT = 200_000
 """Answers of a query among which the newest of each group is looked for."""
+Places = npt.NDArray[np.intp]
 _NO_TIME = -(2**63)
 _QUERY, _COLUMN, _END, _AT = b'{"query":', b',"column":', b',"window_end":', b',"at":'
 _KEYS, _VALUE = b',"keys":', b',"value":'
@@ -65,9 +67,8 @@ class AnswerLines:
                 return []
             fits &= np.frombuffer(known.columns, np.uint32) == number
         found: list[Answer] = []
-        # answers of a turn are in no order of time
-        chosen = np.flatnonzero(fits)
-        for place in chosen[np.argsort(times[chosen], kind="stable")][::-1].tolist():
+        newest = _newest_first(known)
+        for place in newest[fits[newest]].tolist():
             line = self._line(known, place)
             if asked.keys and not _may_have(line, asked.keys):
                 continue
@@ -84,7 +85,7 @@ class AnswerLines:
         if known is None:
             return []
         found: dict[object, Answer] = {}
-        for place in range(len(known.starts) - 1, max(-1, len(known.starts) - 1 - LOOKED_AT), -1):
+        for place in _newest_first(known)[:LOOKED_AT].tolist():
             line = self._line(known, place)
             group = (known.columns[place], _group_text(line))
             if group not in found:
@@ -152,6 +153,11 @@ def _time_of(line: bytes, after: int) -> int:
             except ValueError:
                 return _NO_TIME
     return _NO_TIME
+
+
+def _newest_first(known: _Query) -> Places:
+    """The places of answers by the times that they are for: those of a turn are written in no order."""
+    return np.argsort(np.frombuffer(known.times, np.int64), kind="stable")[::-1]
 
 
 def _json(text: str) -> bytes:

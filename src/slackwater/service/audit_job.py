@@ -48,6 +48,8 @@ class AuditJob:
         return self.told()
 
     def _start(self, recording: Path) -> None:
+        # what one that was interrupted has left must not pass for the report of this one
+        (recording / f"{RESULT}.tmp").unlink(missing_ok=True)
         self._process = subprocess.Popen(
             command_of(recording, self._imports),
             stdout=subprocess.DEVNULL,

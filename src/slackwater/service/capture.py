@@ -18,6 +18,8 @@ from slackwater.runtime.json_values import time_text
 
 DECISIONS = 1_000
 """Decisions that are kept."""
+RATES = 200_000
+"""Rates in all decisions that are kept: of thousands of queries each decision has thousands."""
 SPARING = 50.0
 """A copy that takes a second is made every fifty seconds, and not more often than twice a second."""
 LEAST_S = 0.5
@@ -31,10 +33,13 @@ class Capture:
     engine: Engine | None = None
     glimpse: Glimpse | None = None
     agents: tuple[AgentsShown, ...] = ()
-    decisions: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=DECISIONS))
+    decisions: deque[dict[str, Any]] = field(default_factory=deque)
+    _rates: int = 0
+    """In the decisions that are kept."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: list[AnswerBatch] = field(default_factory=list)
-    _committed: list[AnswerBatch] = field(default_factory=list)
+    _committed: list[tuple[int, AnswerBatch]] = field(default_factory=list)
+    """Answers, each with the version of the query set that they were made under."""
     _seen: dict[str, int] = field(default_factory=dict)
     """By stream: the last turn whose decision is kept."""
     _next: float = 0.0
@@ -48,12 +53,12 @@ class Capture:
     def _after(self, engine: Engine) -> None:
         """The end of a turn, under the engine's lock."""
         with self._lock:
-            self._committed += self._pending
+            self._committed += [(engine.version, batch) for batch in self._pending]
             self._pending.clear()
             for name, decision in engine.decided.items():
                 if self._seen.get(name) != decision.turn:
                     self._seen[name] = decision.turn
-                    self.decisions.append(told(decision, time_text(self.clocks.now())))
+                    self._keep(told(decision, time_text(self.clocks.now())))
         now = self.clocks.seconds()
         if now < self._next:
             return
@@ -62,8 +67,14 @@ class Capture:
         took = self.clocks.seconds() - now
         self._next = now + max(LEAST_S, SPARING * took)
 
-    def take(self) -> list[AnswerBatch]:
-        """The answers of turns that have been committed since the last call."""
+    def _keep(self, decision: dict[str, Any]) -> None:
+        self._rates += len(decision["rates"])
+        while self.decisions and (len(self.decisions) >= DECISIONS or self._rates > RATES):
+            self._rates -= len(self.decisions.popleft()["rates"])
+        self.decisions.append(decision)
+
+    def take(self) -> list[tuple[int, AnswerBatch]]:
+        """The answers of turns that have been committed since the last call, with the turns' versions."""
         with self._lock:
             taken, self._committed = self._committed, []
             return taken

@@ -93,7 +93,7 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
                 )
         return applied(wanted.sql)
 
-    @api.patch("/queries/{name}", tags=["queries"])
+    @api.patch("/queries/{name:path}", tags=["queries"])
     def alter(name: str, wanted: ContractWanted) -> Applied:
         """Give a query another contract."""
         sql = alter_query(find_query(watched, name).name, wanted.contract)
@@ -104,7 +104,7 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
         except LanguageError as error:
             raise _within(error, wanted.contract, len(sql) - len(wanted.contract)) from None
 
-    @api.delete("/queries/{name}", tags=["queries"])
+    @api.delete("/queries/{name:path}", tags=["queries"])
     def drop(name: str) -> Applied:
         """Drop a query."""
         return applied(drop_query(find_query(watched, name).name))
@@ -127,17 +127,17 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
                 raise statement.source.error("expected CREATE ALERT", hint="queries go to /api/queries")
         return applied(wanted.sql)
 
-    @api.delete("/alerts/{name}", tags=["alerts"])
+    @api.delete("/alerts/{name:path}", tags=["alerts"])
     def end_alert(name: str) -> Applied:
         """Drop an alert."""
         return applied(drop_alert(_found("alert", watched.catalog().alerts, name)))
 
-    @api.delete("/views/{name}", tags=["declared"])
+    @api.delete("/views/{name:path}", tags=["declared"])
     def drop_a_view(name: str) -> Applied:
         """Drop a view that nothing reads any more."""
         return applied(drop_view(_found("view", watched.catalog().views, name)))
 
-    @api.delete("/tables/{name}", tags=["declared"])
+    @api.delete("/tables/{name:path}", tags=["declared"])
     def drop_a_table(name: str) -> Applied:
         """Drop a table that nothing reads any more."""
         return applied(drop_table(_found("table", watched.catalog().tables, name)))
@@ -162,7 +162,7 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
         return found
 
     @api.get("/audit", tags=["audit"])
-    async def audit() -> Audit:
+    def audit() -> Audit:
         """The last audit of the recording: whether intervals held the truth."""
         return audits.told()
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from slackwater.plan.catalog import Catalog
-from slackwater.plan.model import Step
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.bounds.shown import AgentsShown
 from slackwater.runtime.insight import Insight, QueryInsight
 from slackwater.runtime.json_values import from_micros
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
 from slackwater.service.declared import declared
+from slackwater.service.definitions import Definitions
 from slackwater.service.folding import KEPT_POINTS
 from slackwater.service.keys import plain_keys
 from slackwater.service.loads import query_loads
@@ -69,9 +69,7 @@ class Framer:
     _catalog: Catalog | None = None
     _declared: list[dict[str, Any]] = field(default_factory=list)
     """By query: what its declaration says; made once for each catalog."""
-    _steps: dict[str, Step] = field(default_factory=dict)
-    _made_anew: frozenset[str] = frozenset()
-    """Queries that are others than in the frame before."""
+    _definitions: Definitions = field(default_factory=Definitions)
     _gone: list[str] = field(default_factory=list)
     """Queries that are no more since the last frame."""
     _torn: bool = False
@@ -98,19 +96,14 @@ class Framer:
         """The queries that have changed; those that are no more are noted."""
         if moving.catalog is not self._catalog:
             self._catalog, self._declared = moving.catalog, declared(moving.catalog)
-            steps = {step.name: replace(step, contract=None) for step in moving.catalog.queries.values()}
             # one that was dropped and created again is another query, whatever its name
-            self._made_anew = frozenset(n for n, step in steps.items() if self._steps.get(n, step) != step)
-            self._steps = steps
-        names = {said["name"] for said in self._declared}
-        dropped = [name for name in self.shown if name not in names or name in self._made_anew]
-        self._made_anew = frozenset()
-        self._gone += dropped
-        for name in dropped:
-            del self.shown[name]
-            self._before.pop(name, None)
-        for name in names - self.shown.keys():
-            self.shown[name] = Shown(name)
+            gone = self._definitions.take(moving.catalog)
+            self._gone += gone
+            for name in gone:
+                del self.shown[name]
+                self._before.pop(name, None)
+            for said in self._declared:
+                self.shown.setdefault(said["name"], Shown(said["name"]))
         told = take_all(self.shown, batches)
         queries = []
         for said in self._queries(moving):

@@ -23,6 +23,7 @@ TOO_LARGE = f"the body is larger than {BODY_AT_MOST:,} bytes, which is the most"
 BODY_SECONDS = 10.0
 """How long a body may take to come."""
 PATH_AT_MOST = 8_192
+HEAD_AT_MOST = 16 * 2**10
 READS = frozenset(("GET", "HEAD", "OPTIONS"))
 FREE_POSTS = frozenset(("/api/preview",))
 """What is posted and changes nothing."""
@@ -91,6 +92,8 @@ class Guard:
         if self.loopback and not is_loopback(host):
             # a page elsewhere could have its own name point here, and read what is free on loopback
             return 421, f"this service answers to localhost and 127.0.0.1, not to {host!r}", {}
+        if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > HEAD_AT_MOST:
+            return 431, f"the headers are longer than {HEAD_AT_MOST:,} bytes, which is the most", {}
         changes = method not in READS and path not in FREE_POSTS
         origin = headers.get("origin")
         if method not in READS and origin is not None and not _same_origin(origin, headers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slackwater.runtime.answer_batch import AnswerBatch
@@ -65,6 +65,8 @@ class AnswerKeeper:
         """Of the newest part."""
         self._texts: OrderedDict[int, bytes] = OrderedDict()
         """JSON of the parts that readers were sent last, by number."""
+        self._forgotten: dict[str, int] = {}
+        """By name of a query that was forgotten: the newest part that may be its own."""
 
     def take(self, batch: AnswerBatch) -> None:
         """Answers of a turn that is under way."""
@@ -129,6 +131,7 @@ class AnswerKeeper:
             if query is not None:
                 of = self._queries.get(query.lower())
                 lost = 0 if of is None else sum(gone > number for gone in of.gone)
+                number = max(number, self._forgotten.get(query.lower(), number))
             # from the newest on: whoever listens has seen nearly all
             found = []
             for part in reversed(self._parts):
@@ -157,12 +160,9 @@ class AnswerKeeper:
         with self._lock:
             for name in queries:
                 self._queries.pop(name.lower(), None)
-
-    def retain(self, queries: Collection[str]) -> None:
-        """Forget all but these, by name in lower case: a turn may end after its query was dropped."""
-        with self._lock:
-            for name in self._queries.keys() - queries:
-                del self._queries[name]
+                self._forgotten[name.lower()] = self.number
+            oldest = self._parts[0].number if self._parts else self.number + 1
+            self._forgotten = {name: number for name, number in self._forgotten.items() if number >= oldest}
 
     def answers(self, query: str, asked: Asked) -> list[Answer]:
         """The newest answers that fit, oldest first."""

@@ -6,9 +6,9 @@ import logging
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from slackwater.errors import SlackwaterError
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
+from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.insight import Insight
 from slackwater.runtime.json_values import to_micros
@@ -26,6 +27,7 @@ from slackwater.service.alerting import alert_frames
 from slackwater.service.api_models import Statistics
 from slackwater.service.capture import Capture
 from slackwater.service.control import LiveControl
+from slackwater.service.definitions import Definitions
 from slackwater.service.folding import moment_of
 from slackwater.service.frame_log import FrameLog
 from slackwater.service.framing import Framer, Moving
@@ -68,6 +70,7 @@ class Live:
         session.watchers.append(self._capture.watch)
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
         self._framer = Framer(number=int(session.clocks.now().timestamp()))
+        self._definitions = Definitions()
         self._lock = threading.Lock()
         self._moving: Moving | None = None
         self._whole: tuple[Frame, bytes] | None = None
@@ -116,16 +119,16 @@ class Live:
 
     def advance(self) -> None:
         """Make the next frame."""
-        batches = self._capture.take()
+        version, catalog = self._newest()
+        self.keeper.forget(self._definitions.take(catalog))
+        batches = list(self._taken())
         for batch in batches:
             self.keeper.take(batch)
         self.keeper.publish()
         # may take a while, and readers need not wait for it
-        moving = self._look()
+        moving = self._look(version, catalog)
         with self._lock:
             frame = self._framer.frame(moving, batches)
-            self.keeper.forget(frame.dropped)
-            self.keeper.retain(moving.catalog.queries.keys())
             self._moving, self._whole = moving, None
         try:
             data = frame.model_dump_json().encode()
@@ -146,7 +149,23 @@ class Live:
         for listen in self.listeners:
             listen()
 
-    def _look(self) -> Moving:
+    def _newest(self) -> tuple[int, Catalog]:
+        """The newest version of the query set, and what it declares."""
+        engine = self._capture.engine
+        version = engine.versions.latest if engine is not None else 0
+        if engine is None or not version:
+            return 0, self.session.catalog
+        return version, engine.versions.plan(version).catalog
+
+    def _taken(self) -> Iterator[AnswerBatch]:
+        """The answers that have come, but for those of queries that are others by now: turns may end late."""
+        engine = self._capture.engine
+        for version, batches in groupby(self._capture.take(), itemgetter(0)):
+            assert engine is not None
+            made_under = engine.versions.plan(version).catalog
+            yield from self._definitions.own(made_under, map(itemgetter(1), batches))
+
+    def _look(self, version: int, catalog: Catalog) -> Moving:
         session, engine = self.session, self._capture.engine
         status = session.status()
         ended = status.ended
@@ -155,8 +174,8 @@ class Live:
         return Moving(
             at=session.clocks.now(),
             phase=_phase(status, broke),
-            version=engine.versions.latest if engine is not None else 0,
-            catalog=session.catalog,
+            version=version,
+            catalog=catalog,
             status=status,
             insight=self._look_at_load(),
             # one that ended while it shed sheds no more

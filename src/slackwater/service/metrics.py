@@ -129,7 +129,12 @@ def _agents(frame: Frame) -> Iterator[Metric]:
     yield _gauge("agent_updates_per_second", "Updates a second.", each("updates_per_second"), label)
     yield _gauge("agent_grants_per_second", "Grants a second.", each("grants_per_second"), label)
     offered = each("offered_per_second")
-    yield _gauge("agent_changes_per_second", "Updates a second if all changes were sent.", offered, label)
+    yield _gauge(
+        "agent_values_per_second",
+        "Values a second that come to agents, sent or not.",
+        offered,
+        label,
+    )
 
 
 def _alerts(frame: Frame) -> Iterator[Metric]:

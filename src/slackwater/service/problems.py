@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from slackwater.errors import LanguageError, PlanError, RunError, SlackwaterError
+from slackwater.errors import LanguageError, RunError, SlackwaterError, StateError
 from slackwater.service.models import Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -46,8 +46,9 @@ def problem_of(error: SlackwaterError) -> Response:
         if at is not None:
             place = {"line": at.line, "column": at.column, "offset": at.offset}
         return problem(422, str(error), hint=error.hint or None, message=error.message, **place)
-    if isinstance(error, PlanError):
-        return problem(422, str(error))
+    if isinstance(error, StateError):
+        # nothing is wrong with the request: what was kept is damaged, and the text says where
+        return problem(500, str(error))
     return problem(409 if isinstance(error, RunError) else 422, str(error))
 
 
@@ -92,7 +93,7 @@ def _allowed(app: FastAPI, path: str) -> str:
     found = [
         method.upper()
         for template, operations in app.openapi()["paths"].items()
-        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path)
+        if re.fullmatch(re.sub(r"\{\w+\}", ".+", template), path)
         for method in operations
     ]
     return ", ".join(sorted(found))

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from slackwater.errors import PlanError
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
 from slackwater.runtime.answers import Answer
@@ -67,7 +68,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         return _stream(readers.follow(news, lambda: over, slow=over))
 
     @api.get("/moments", tags=["run"])
-    async def moments(limit: Annotated[int, Query(ge=1, le=3_600)] = 600) -> list[Moment]:
+    def moments(limit: Annotated[int, Query(ge=1, le=3_600)] = 600) -> list[Moment]:
         """The tide line: load, what is kept of it, capacity and level by time."""
         return list(watched.moments(limit))
 
@@ -90,7 +91,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         return watched.statistics(at)
 
     @api.get("/decisions", tags=["load"])
-    async def decisions(
+    def decisions(
         stream: Annotated[str | None, Query(max_length=200)] = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> list[dict[str, Any]]:
@@ -106,7 +107,11 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         name: Annotated[str | None, Query(max_length=200, description="A stream, view or query.")] = None,
     ) -> Response:
         """The shared plan."""
-        return Response(watched.explain(format, name), media_type=PLAN_TYPES[format])
+        try:
+            said = watched.explain(format, name)
+        except PlanError as error:
+            raise Refusal(404, str(error)) from error
+        return Response(said, media_type=PLAN_TYPES[format])
 
     @api.get("/agents", tags=["agents"])
     def agents() -> list[AgentsFrame]:
@@ -118,8 +123,9 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         """Alerts, whether they are raised, and what waits to be delivered."""
         return watched.frame().alerts
 
-    _declared(api, watched)
+    # before those of single queries: a name may have slashes in it
     _answers(api, watched, readers, keeper)
+    _declared(api, watched)
     return api
 
 
@@ -164,7 +170,7 @@ def _declared(api: APIRouter, watched: Watched) -> None:
         catalog = watched.catalog()
         return [_query(catalog, step, frames) for step in catalog.queries.values()]
 
-    @api.get("/queries/{name}", tags=["queries"])
+    @api.get("/queries/{name:path}", tags=["queries"])
     def query(name: str) -> out.QueryInfo:
         """One query."""
         frames = {frame.name: frame for frame in watched.frame().queries}
@@ -174,7 +180,7 @@ def _declared(api: APIRouter, watched: Watched) -> None:
 
 def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> None:
     @api.get(
-        "/queries/{name}/answers",
+        "/queries/{name:path}/answers",
         tags=["answers"],
         response_model=list[out.AnswerOut],
         openapi_extra={"parameters": [KEYS]},
@@ -198,7 +204,7 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         asked = Asked(column, keys or None, nulls, since, until, limit)
         return _json_of(watched.answers(step.name, asked))
 
-    @api.get("/queries/{name}/latest", tags=["answers"], response_model=list[out.AnswerOut])
+    @api.get("/queries/{name:path}/latest", tags=["answers"], response_model=list[out.AnswerOut])
     def latest(name: str, limit: Limit = 100) -> Response:
         """The newest answer of every column and group."""
         return _json_of(watched.latest(find_query(watched, name).name, limit))

@@ -86,7 +86,7 @@ def run_file(
             if shown is not None:
                 # readers see the end before the service goes
                 shown.stop()
-        owed = {a.name: a.waiting for a in session.engine.alerts.status() if a.waiting}
+        owed = {a.name: a.waiting for a in session.alerts() if a.waiting}
         # what a webhook has not taken is sent when the same command goes on; to start over would lose it
         if ended and not owed:
             _mark_finished(root, answers)

@@ -10,7 +10,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from slackwater.runtime.alerts.events import Event
@@ -87,7 +88,8 @@ class Delivery:
                 if one is not lane.current:
                     lane.queue.append(one)
             if not missing:
-                self.outbox.discard(one)
+                with _noting("that nobody waits for an event"):
+                    self.outbox.discard(one)
         for lane in self._lanes.values():
             self._bound(lane)
             self._attend(lane)
@@ -99,7 +101,8 @@ class Delivery:
         while lane.queue and lane.waiting > self._at_most:
             oldest = lane.queue.popleft()
             alert = oldest.event.alert.lower()
-            self.outbox.took(oldest, lane.url, self._addresses.get(alert, ()))
+            with _noting("that an event was dropped"):
+                self.outbox.took(oldest, lane.url, self._addresses.get(alert, ()))
             self._lost[alert] = self._lost.get(alert, 0) + 1
             dropped += 1
         if dropped and not lane.overflowing:
@@ -183,11 +186,8 @@ class Delivery:
             if lane.failures:
                 logger.warning("%s takes events again, after %d attempts", host_of(lane.url), lane.failures)
             lane.taken()
-            try:
+            with _noting("that an event was taken"):
                 self.outbox.took(kept, lane.url, urls)
-            except OSError as error:
-                # it has arrived, and a run that goes on sends it again at worst
-                logger.warning("cannot note that an event was taken: %s", error.strerror or error)
             return
         asked = retry_seconds(outcome.retry_after, self._clocks.now()) if outcome.retry_after else 0.0
         lane.failed(outcome, self._clocks.seconds(), asked, self._rng)
@@ -249,6 +249,15 @@ class Delivery:
         deadline = time.monotonic() + JOIN_S
         for thread in threads:
             thread.join(timeout=max(0.0, deadline - time.monotonic()))
+
+
+@contextmanager
+def _noting(what: str) -> Iterator[None]:
+    """Where a note cannot be written, a run that goes on sends what it is about again at worst."""
+    try:
+        yield
+    except OSError as error:
+        logger.warning("cannot note %s: %s", what, error.strerror or error)
 
 
 def _unexpected(error: Exception) -> Outcome:

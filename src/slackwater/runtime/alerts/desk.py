@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -93,12 +93,21 @@ class Alerts:
     # --- a turn ----------------------------------------------------------------------------------
 
     def turn(
-        self, step: int, stream: str, catalog: Catalog, delivered: Callable[[], Iterator[AnswerBatch]]
+        self,
+        step: int,
+        stream: str,
+        catalog: Catalog,
+        delivered: Callable[[], Iterator[AnswerBatch]],
+        dropped: Collection[str] = (),
     ) -> None:
-        """Look at the answers of a turn, and put on disk what it has to tell; nothing counts yet."""
-        standings = self._adopted(stream, catalog)
+        """Look at the answers of a turn, and put on disk what it has to tell; nothing counts yet.
+
+        ``dropped``: alerts that were not there in some version since the last turn of the stream, though
+        they may be now. What they had to tell is gone, so they start anew.
+        """
+        standings = self._adopted(stream, catalog, dropped)
         looks = [
-            Look(alert, standings[name], _in_order(catalog, alert), self._room)
+            Look(alert, standings[name], _in_order(catalog, alert), _counts_all(catalog, alert), self._room)
             for name, alert in catalog.alerts.items()
             if name in standings and standings[name].stream == stream.lower()
         ]
@@ -118,13 +127,13 @@ class Alerts:
             self._outbox.write(step, events)
         self._pending = step, standings, events
 
-    def _adopted(self, stream: str, catalog: Catalog) -> dict[str, Standing]:
+    def _adopted(self, stream: str, catalog: Catalog, dropped: Collection[str]) -> dict[str, Standing]:
         """What is known of the alerts of a version: nothing yet of new ones, dropped ones are not there."""
         if not self._sends:
             return {}
         found = dict(self._standings)
         for name, standing in self._standings.items():
-            if standing.stream == stream.lower() and name not in catalog.alerts:
+            if standing.stream == stream.lower() and (name not in catalog.alerts or name in dropped):
                 del found[name]
         for name, alert in catalog.alerts.items():
             step = catalog.steps[alert.query.lower()]
@@ -205,6 +214,10 @@ def _some_groups(standing: Standing) -> tuple[Mapping[str, Any], ...]:
 
 def _in_order(catalog: Catalog, alert: CreateAlert) -> bool:
     return isinstance(catalog.steps[alert.query.lower()].window, TimeWindow)
+
+
+def _counts_all(catalog: Catalog, alert: CreateAlert) -> bool:
+    return catalog.steps[alert.query.lower()].having is None
 
 
 def _read(

@@ -69,6 +69,8 @@ class Look:
     standing: Standing
     in_order: bool
     """Whether windows close in the order of their ends, so that an older one is none to go by."""
+    counts_all: bool = True
+    """Whether a group without an answer has no rows: under HAVING it may have some."""
     room: int = RAISED_AT_MOST
     """Groups in which it may be raised."""
 
@@ -217,8 +219,15 @@ class Look:
             if known.missed >= patience:
                 del raised[group]
                 moment, last = self._last
-                edges.append(Edge(group, moment, "cleared", _without_rows(last, known), "missing"))
+                edges.append(Edge(group, moment, "cleared", self._missing(last, known), "missing"))
         return edges
+
+    def _missing(self, last: AnswerBatch, known: Raised) -> Answer:
+        """What the last window says of a group that is missing from it."""
+        answer = next(last.answers())
+        keys = Answer.from_json(known.line).keys
+        rows = 0 if self.counts_all else None
+        return replace(answer, keys=keys, value=None, low=None, high=None, rows=rows, slope=None)
 
     def _missed(self, group: str) -> int:
         known = self.standing.raised.get(group)
@@ -243,10 +252,3 @@ def _moments(batch: AnswerBatch) -> Ints:
 
 def _key_line(answer: Answer) -> str:
     return replace(answer, value=None, low=None, high=None, slope=None).to_json_line()
-
-
-def _without_rows(last: AnswerBatch, known: Raised) -> Answer:
-    """What the last window says of a group that is missing from it."""
-    answer = next(last.answers())
-    keys = Answer.from_json(known.line).keys
-    return replace(answer, keys=keys, value=None, low=None, high=None, rows=0, slope=None)
