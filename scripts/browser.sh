@@ -10,8 +10,10 @@ done
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
     echo "setup: no Chromium: installing one for the browser tests"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -qq update || true
-    apt-get -qq -y --no-install-recommends install chromium >/dev/null 2>&1 || true
+    for _ in 1 2 3; do
+        apt-get -qq update || true
+        apt-get -qq -y --no-install-recommends install chromium >/dev/null 2>&1 && break
+    done
 fi
 command -v chromium >/dev/null ||
     echo "setup: going on without Chromium: the browser tests are skipped; install one, or name it in SLACKWATER_BROWSER"

@@ -82,6 +82,9 @@ class Still:
     def catalog(self) -> Catalog:
         return self.declared
 
+    def declaring(self, query: str, version: int | None = None) -> Catalog:
+        return self.declared
+
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         return []
 

@@ -131,7 +131,9 @@ def _altered(page: Page, run: Running) -> None:
     assert str(run.session.catalog.contracts["mail"]) == "ERROR 10%"
     contract.fill("with ERROR 2%")
     page.keyboard.press("Enter")
-    expect(page.locator("#announce")).to_have_text("mail is altered: ERROR 2%")
+    expect(page.locator("#contract-done")).to_have_text(
+        "Altered: ERROR 2%. It counts from the next batch on."
+    )
     expect(wrong).to_be_hidden()
     run.turn()
     expect(page.locator("#query-facts")).to_contain_text("ERROR 2%")

@@ -77,7 +77,7 @@ class Run:
         self.bounds: dict[str, Any] = {}
         self.board = SimpleNamespace(listeners=[])
         self.load = SimpleNamespace(ruler=None)
-        self.alerts = SimpleNamespace(status=lambda: ())
+        self.alerts = SimpleNamespace(status=lambda: (), run="r")
         self.error = None
         self.session: Any = SimpleNamespace(
             clocks=Clocks(lambda: 0.0, lambda: BEGAN),

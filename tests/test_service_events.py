@@ -205,7 +205,8 @@ def test_a_reader_is_woken_by_the_next_frame(client: Client, still: Still, reade
         name, number, data = next(found)
         assert (name, number, data["number"], data["whole"]) == ("frame", still.number, still.number, False)
         assert readers.count == 1
-        assert readers.sent == before + 2
+        # counted when it has been written, which may be after it was read
+        wait_for(lambda: readers.sent == before + 2)
     wait_for(lambda: readers.count == 0, readers.wake)
 
 

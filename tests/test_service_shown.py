@@ -66,12 +66,33 @@ def test_rows_are_no_groups_and_the_newest_is_shown() -> None:
     assert (found.text, found.met) == ("–", False)
 
 
+def test_what_is_passed_over_of_many_is_no_gap_unless_there_was_one() -> None:
+    def told(*seconds: range) -> list[tuple[int, bool | None]]:
+        found = Shown("q", 1.0)
+        take_all({"q": found}, [answers([0], 0)])
+        assert [p.gap for p in found.told()] == [None]
+        for part in seconds:
+            take_all({"q": found}, [answers(list(part), list(part))])
+        points = found.told()
+        assert len(points) == KEPT_POINTS
+        assert all(p.gap is None for p in points[1:])
+        return [(int(p.value or 0), p.gap) for p in points[:1]]
+
+    assert told(range(1, 401)) == [(101, False)]
+    assert told(range(2, 402)) == [(102, True)]
+    assert told(range(1, 201), range(201, 501)) == [(201, False)]
+    assert told(range(1, 201), range(202, 502)) == [(202, True)]
+    many = [range(first, first + 200) for first in range(1, 2001, 200)]
+    assert told(*many) == [(1701, False)]
+    assert told(*many[:4], *many[5:]) == [(1701, True)], "long before those that are told"
+
+
 def test_only_the_newest_points_are_kept_of_many() -> None:
     found = shown(answers(list(range(1000)), list(range(1000))))
     assert [p.value for p in found.points] == list(range(1000 - KEPT_POINTS, 1000))
     take_all({"q": found}, [answers(list(range(1000, 1400)), list(range(1000, 1400)))])
     assert len(found.points) == KEPT_POINTS
-    assert len(found.fresh) <= KEPT_POINTS + 1
+    assert len(found.told()) == KEPT_POINTS
 
 
 def test_the_interval_is_told() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from slackwater.service.models import Frame, Moment, Point, QueryFrame
 
 KEPT_POINTS = 300
+GAP = 1.5
+"""Slides between two windows beyond which others between them were left out."""
 
 
 def fold(before: Frame | None, frame: Frame, keep: int = KEPT_POINTS) -> Frame:
@@ -15,7 +17,7 @@ def fold(before: Frame | None, frame: Frame, keep: int = KEPT_POINTS) -> Frame:
     Of each query the newest ``keep`` points stay, for as long as they are of the same series. What a frame
     says is dropped goes first: a query of that name in the same frame is another one.
     """
-    known = _left(before, frame) if before is not None else {}
+    known = _left(before, frame) if before is not None and before.run == frame.run else {}
     told = {query.name: _joined(known.get(query.name), query, keep) for query in frame.queries}
     queries = told if frame.whole else {**known, **told}
     return frame.model_copy(update={"whole": True, "queries": list(queries.values()), "dropped": []})
@@ -63,7 +65,30 @@ def _joined(before: QueryFrame | None, query: QueryFrame, keep: int) -> QueryFra
     earlier = before.points if before is not None and same_series(before, query) else ()
     if not earlier and len(query.points) <= keep:
         return query
-    return query.model_copy(update={"points": _appended(earlier, query.points)[-keep:] if keep else []})
+    points = newest(_appended(earlier, query.points), keep, query.slide_seconds)
+    return query.model_copy(update={"points": points})
+
+
+def gap_before(point: Point, before: Point | None, slide_seconds: float | None) -> bool:
+    """Whether windows were left out before a point, which follows another one."""
+    if point.gap is not None:
+        return point.gap
+    if before is None or slide_seconds is None:
+        return False
+    return (point.at - before.at).total_seconds() > GAP * slide_seconds
+
+
+def newest(points: Sequence[Point], keep: int, slide_seconds: float | None) -> list[Point]:
+    """The last points. The first of them says whether windows were left out before it: its distance from
+    what a reader has seen before says nothing where others between them are not told."""
+    cut = len(points) - keep
+    if cut <= 0 or not keep:
+        return list(points) if keep else []
+    before = [None, *points[:cut]]
+    gap = any(
+        gap_before(point, last, slide_seconds) for point, last in zip(points[: cut + 1], before, strict=True)
+    )
+    return [points[cut].model_copy(update={"gap": gap}), *points[cut + 1 :]]
 
 
 def _appended(earlier: Sequence[Point], later: Sequence[Point]) -> list[Point]:

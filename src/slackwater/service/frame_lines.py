@@ -8,6 +8,7 @@ until there are at most 400,000 points in all.
 from __future__ import annotations
 
 import math
+import threading
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +17,9 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from slackwater.runtime.json_values import from_micros, to_micros
-from slackwater.service.folding import KEPT_POINTS, fold, joined, moment_of
+from slackwater.service.folding import KEPT_POINTS, fold, gap_before, joined, moment_of, same_series
 from slackwater.service.lines import Lines
-from slackwater.service.models import Frame, Moment, QueryFrame
+from slackwater.service.models import Frame, Moment, Point, QueryFrame
 
 SENT_FRAMES = 3_600
 SENT_BYTES = 64 * 2**20
@@ -26,6 +27,7 @@ SENT_POINTS = 400_000
 _ALL = 2**31
 _LOOKED_BACK = 600
 """Lines behind the last one whose points are those of the newest frame."""
+_READERS = 16
 _QUERIES = b',"queries":['
 _POINT = b'"low":'
 _NUMBERS = ("load", "kept_load", "capacity", "level", "rows_per_second", "lag_seconds")
@@ -47,6 +49,9 @@ class FrameLines:
         self._at = array("q")
         self._numbers = {name: array("d") for name in _NUMBERS}
         self._points = 0
+        self._lock = threading.Lock()
+        self._thins: dict[int, _Thin] = {}
+        """By the number of a frame: what has thinned out those up to it."""
         self._index()
 
     def __len__(self) -> int:
@@ -104,16 +109,40 @@ class FrameLines:
     def sent(self, after: int = 0) -> Iterator[bytes]:
         """JSON of the frames that follow a number, oldest first; the very first of the recording is whole."""
         step = self.together
-        thin = _Thin(math.ceil(self._points / SENT_POINTS))
+        thin = self._thin(after)
         pending: Frame | None = None
         for place, frame in self._frames(after, len(self), known=after > 0):
             frame = _numbered(thin.out(frame), place)
             pending = frame if pending is None else joined(pending, frame, _ALL)
             if (place + 1) % step == 0:
-                yield pending.model_dump_json().encode()
+                try:
+                    yield pending.model_dump_json().encode()
+                except GeneratorExit:
+                    # whoever asks for what follows goes on from here
+                    self._keep(place + 1, thin)
+                    raise
                 pending = None
         if pending is not None:
             yield pending.model_dump_json().encode()
+
+    def _thin(self, after: int) -> _Thin:
+        """What thins out the frames after a number, and goes on from those before it."""
+        with self._lock:
+            known = self._thins.pop(after, None)
+        if known is not None:
+            return known
+        thin = _Thin(math.ceil(self._points / SENT_POINTS))
+        if after and thin.every > 1:
+            for _, frame in self._frames(self._whole_before(max(0, after - _LOOKED_BACK)), after):
+                thin.out(frame)
+        return thin
+
+    def _keep(self, after: int, thin: _Thin) -> None:
+        """For a reader who has some frames, and will ask for those after them."""
+        with self._lock:
+            self._thins[after] = thin
+            while len(self._thins) > _READERS:
+                del self._thins[next(iter(self._thins))]
 
     def _frames(self, start: int, end: int, *, known: bool = False) -> Iterator[tuple[int, Frame]]:
         """Frames with their places; ``known`` says whether what the first one leaves out is known."""
@@ -142,23 +171,34 @@ class FrameLines:
 
 
 class _Thin:
-    """Leaves every query one point of so many."""
+    """Leaves every query one point of so many, which says whether there was a gap before any of them."""
 
     def __init__(self, every: int) -> None:
-        self._every = max(1, every)
+        self.every = max(1, every)
         self._seen: dict[str, int] = {}
+        self._lasts: dict[str, tuple[QueryFrame, Point, bool]] = {}
+        """By query: its last frame with points, the last of these, and a gap that no point has told yet."""
 
     def out(self, frame: Frame) -> Frame:
-        if self._every == 1:
+        if self.every == 1:
             return frame
         return frame.model_copy(update={"queries": [self._query(query) for query in frame.queries]})
 
     def _query(self, query: QueryFrame) -> QueryFrame:
         seen = self._seen.get(query.name, 0)
         self._seen[query.name] = seen + len(query.points)
-        kept = query.points[-seen % self._every :: self._every]
-        slide = None if query.slide_seconds is None else query.slide_seconds * self._every
-        return query.model_copy(update={"points": kept, "slide_seconds": slide})
+        known = self._lasts.get(query.name)
+        last, gap = (known[1], known[2]) if known and same_series(known[0], query) else (None, False)
+        kept = []
+        for number, point in enumerate(query.points, seen):
+            gap = gap_before(point, last, query.slide_seconds) or gap
+            last = point
+            if number % self.every == 0:
+                kept.append(point.model_copy(update={"gap": gap}))
+                gap = False
+        if last is not None:
+            self._lasts[query.name] = query, last, gap
+        return query.model_copy(update={"points": kept})
 
 
 def _head(line: bytes) -> Frame | None:

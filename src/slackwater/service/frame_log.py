@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from slackwater.service.allowance import Allowance
-from slackwater.service.folding import fold, joined, same_series
+from slackwater.service.folding import fold, gap_before, joined, same_series
 from slackwater.service.models import Frame, QueryFrame
 
 FRAMES = "frames.jsonl"
@@ -92,6 +92,12 @@ class FrameLog:
                 end = last.points[-1].at
                 if query.points and query.points[0].at <= end:
                     query = query.model_copy(update={"points": [p for p in query.points if p.at > end]})
+                if query.points:
+                    first = query.points[0]
+                    if gap_before(first, last.points[-1], query.slide_seconds):
+                        # it says so itself: the line may leave out the points before it
+                        first = first.model_copy(update={"gap": True})
+                        query = query.model_copy(update={"points": [first, *query.points[1:]]})
             if query.points:
                 self._lasts[query.name] = query.model_copy(update={"points": query.points[-1:]})
             queries.append(query)

@@ -51,6 +51,8 @@ class Moving:
     status: Status
     insight: Insight
     level: float
+    run: str = ""
+    """The same when it goes on after a stop."""
     agents: Sequence[AgentsShown] = ()
     alerts: Sequence[AlertFrame] = ()
     knobs: Knobs | None = None
@@ -103,16 +105,15 @@ class Framer:
                 del self.shown[name]
                 self._before.pop(name, None)
             for said in self._declared:
-                self.shown.setdefault(said["name"], Shown(said["name"]))
+                self.shown.setdefault(said["name"], Shown(said["name"], said["slide_seconds"]))
         told = take_all(self.shown, batches)
         queries = []
         for said in self._queries(moving):
             name = said["name"]
-            shown = self.shown[name]
+            points = self.shown[name].told()
             if name in told or self._before.get(name) != said:
                 self._before[name] = said
-                queries.append(QueryFrame.model_construct(**said, points=shown.fresh))
-            shown.fresh = []
+                queries.append(QueryFrame.model_construct(**said, points=points))
         return queries
 
     def whole(self, moving: Moving) -> Frame:
@@ -141,6 +142,7 @@ class Framer:
             at=moving.at,
             mode=self.mode,
             phase=moving.phase,
+            run=moving.run,
             whole=whole,
             version=moving.version,
             message=moving.message,

@@ -174,6 +174,7 @@ class Live:
         return Moving(
             at=session.clocks.now(),
             phase=_phase(status, broke),
+            run=engine.alerts.run if engine is not None else "",
             version=version,
             catalog=catalog,
             status=status,
@@ -235,6 +236,9 @@ class Live:
             return list(self._moments)[-limit:]
 
     def catalog(self) -> Catalog:
+        return self.session.catalog
+
+    def declaring(self, query: str, version: int | None = None) -> Catalog:
         return self.session.catalog
 
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:

@@ -32,6 +32,14 @@ class Point(Model):
     how: str
     met: bool
     rate: float
+    slope: float | None = Field(
+        None, description="By how much the answer and its interval move in a second until the next one."
+    )
+    gap: bool | None = Field(
+        None,
+        description="Whether windows were left out before it; null where its distance from the point before "
+        "it says so: there are none between them that are not shown.",
+    )
 
 
 class StreamFrame(Model):
@@ -68,9 +76,7 @@ class QueryFrame(Model):
     contract: str
     kind: Literal["windows", "rows", "current"]
     slide_seconds: float | None = Field(
-        None,
-        description="How far apart points are that have no gap between them: the windows' slide, or several "
-        "of it in a recording that was thinned out. Null without windows of time.",
+        None, description="How far apart windows are, in seconds; null without windows of time."
     )
     columns: list[str]
     answers: int
@@ -183,6 +189,7 @@ class Frame(Model):
     at: datetime
     mode: Mode
     phase: Phase
+    run: str = Field("", description="Of the run: the same when it goes on after a stop.")
     whole: bool
     version: int = Field(description="Of the query set; the plan is another one when it changes.")
     message: str

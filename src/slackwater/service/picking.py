@@ -70,6 +70,8 @@ def point_at(batch: AnswerBatch, place: int) -> Point:
         how=batch.how,
         met=met_at(batch, place),
         rate=_rate(batch, place),
+        slope=None if batch.slope is None else _number(float(batch.slope[place])),
+        gap=None,
     )
 
 

@@ -83,11 +83,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
     ) -> out.Statistics:
         """What was measured: operators with cost and selectivity, shedders, rates, window drops."""
         if at is not None and watched.frame().mode != "recorded":
-            raise Refusal(
-                422,
-                "a run that goes on tells only how it is now",
-                hint="leave out at; slackwater open DIR shows a recorded run at any time",
-            )
+            raise only_now("at")
         return watched.statistics(at)
 
     @api.get("/decisions", tags=["load"])
@@ -171,10 +167,18 @@ def _declared(api: APIRouter, watched: Watched) -> None:
         return [_query(catalog, step, frames) for step in catalog.queries.values()]
 
     @api.get("/queries/{name:path}", tags=["queries"])
-    def query(name: str) -> out.QueryInfo:
-        """One query."""
+    def query(
+        name: str,
+        version: Annotated[
+            int | None,
+            Query(ge=1, description="As it was in this version; of recordings only."),
+        ] = None,
+    ) -> out.QueryInfo:
+        """One query; of a recording one that had been dropped at its end, too."""
+        if version is not None and watched.frame().mode != "recorded":
+            raise only_now("version")
         frames = {frame.name: frame for frame in watched.frame().queries}
-        catalog = watched.catalog()
+        catalog = watched.declaring(name, version)
         return _query(catalog, found_query(catalog, name), frames)
 
 
@@ -227,7 +231,7 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
 
 def find_query(watched: Watched, name: str) -> Step:
     """A query by its name in any case; raises where there is none."""
-    return found_query(watched.catalog(), name)
+    return found_query(watched.declaring(name), name)
 
 
 def found_query(catalog: Catalog, name: str) -> Step:
@@ -236,6 +240,12 @@ def found_query(catalog: Catalog, name: str) -> Step:
     if found is None:
         raise missing("query", name, [step.name for step in catalog.queries.values()])
     return found
+
+
+def only_now(asked: str) -> Refusal:
+    """That a run is told as it is, whatever else was asked for."""
+    hint = f"leave out {asked}; slackwater open DIR shows a recorded run at any time"
+    return Refusal(422, "a run that goes on tells only how it is now", hint=hint)
 
 
 def missing(kind: str, name: str, there: Sequence[str]) -> Refusal:

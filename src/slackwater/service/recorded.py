@@ -128,6 +128,9 @@ class Recorded:
     def catalog(self) -> Catalog:
         return self.versions.last()
 
+    def declaring(self, query: str, version: int | None = None) -> Catalog:
+        return self.versions.catalog(version) if version is not None else self.versions.declaring(query)
+
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         return self.recorded_answers.answers(query, asked)
 

@@ -43,6 +43,14 @@ class RecordedVersions:
         """The query set at the end of the run."""
         return self.catalog(self.numbers[-1])
 
+    def declaring(self, query: str) -> Catalog:
+        """The last query set that has a query; the very last one where none has."""
+        for number in reversed(self.numbers):
+            # to look at the text costs less than to read it
+            if query.lower() in self.sql(number).lower() and query.lower() in self.catalog(number).queries:
+                return self.catalog(number)
+        return self.last()
+
     def _read(self, sql: str) -> Catalog:
         problem: SlackwaterError | None = None
         for functions in islice(self._functions(), _TRIES):

@@ -21,7 +21,7 @@ from slackwater.service import report_words as words
 from slackwater.service.models import Moment
 from slackwater.service.one_script import one_script
 from slackwater.service.recorded import Recorded
-from slackwater.service.report_data import QueryNumbers, numbers_of
+from slackwater.service.report_data import Drawn, QueryNumbers, numbers_of
 
 DRAWN = 200
 MOMENTS = 1_500
@@ -41,11 +41,12 @@ def report(recorded: Recorded, title: str, *, made_at: datetime | None = None) -
     catalogs = [recorded.versions.catalog(number) for number in recorded.versions.numbers[-VERSIONS:]]
     shown = {query.name: query for query in frame.queries}
     queries = numbers_of(catalogs, shown, recorded.recorded_answers.scan())
+    reached = {stream.name: (stream.watermark or frame.at).timestamp() for stream in frame.streams}
     drawn: dict[str, dict[str, Any]] = {}
     for query in queries:
         points = query.series.ended()
         if points and len(drawn) < DRAWN:
-            drawn[query.name] = _plot(f"q{len(drawn)}", query, points)
+            drawn[query.name] = _plot(f"q{len(drawn)}", query, points, reached.get(query.stream))
     data = {"tide": _tide(moments), "hows": HOWS, "queries": list(drawn.values())}
     sections = [
         words.tiles(frame, moments, queries),
@@ -99,7 +100,9 @@ def _font(family: str, file: str, weight: str) -> str:
 # what is drawn
 
 
-def _plot(place: str, query: QueryNumbers, points: Sequence[Any]) -> dict[str, Any]:
+def _plot(
+    place: str, query: QueryNumbers, points: Sequence[Drawn], until: float | None = None
+) -> dict[str, Any]:
     numbers = {
         name: [_rounded(getattr(p, name)) for p in points] for name in ("value", "low", "high", "rate")
     }
@@ -110,6 +113,9 @@ def _plot(place: str, query: QueryNumbers, points: Sequence[Any]) -> dict[str, A
         "at": [round(p.at, 3) for p in points],
         "how": [HOWS.index(p.how) for p in points],
         "gap": [int(p.after_gap) for p in points],
+        "until": None if until is None else round(until, 3),
+        # of one that stands for several nobody knows where it leads
+        "slope": [_rounded(p.slope) for p in points] if query.series.together == 1 else None,
         **numbers,
     }
 

@@ -40,6 +40,8 @@ class Drawn:
     met: bool
     rate: float
     after_gap: bool
+    slope: float = 0.0
+    """By how much it moves in a second until the next one."""
 
     @property
     def badness(self) -> tuple[bool, bool, float]:
@@ -152,7 +154,10 @@ class QueryNumbers:
             self._last, self._last_at = answer, at
         # answers of a turn are in no order of time: a few are held back until they are
         self._taken += 1
-        heapq.heappush(self._held, (at, self._taken, (value, low, high, answer.how, answer.met, answer.rate)))
+        heapq.heappush(
+            self._held,
+            (at, self._taken, (value, low, high, answer.how, answer.met, answer.rate, answer.slope or 0.0)),
+        )
         if len(self._held) > HELD:
             self._draw()
 
@@ -162,8 +167,8 @@ class QueryNumbers:
             self._draw()
 
     def _draw(self) -> None:
-        at, _, (value, low, high, how, met, rate) = heapq.heappop(self._held)
-        point = Drawn(at, value, low, high, how, met, rate, self._gap(at))
+        at, _, (value, low, high, how, met, rate, slope) = heapq.heappop(self._held)
+        point = Drawn(at, value, low, high, how, met, rate, self._gap(at), slope)
         if value is not None or how == "suspended":
             self.series.add(point)
 

@@ -16,8 +16,8 @@ from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.board import places_by_query
 from slackwater.runtime.groups import Places, places_of_group
-from slackwater.runtime.json_values import double_column
-from slackwater.service.folding import KEPT_POINTS
+from slackwater.runtime.json_values import double_column, to_micros
+from slackwater.service.folding import GAP, KEPT_POINTS, newest
 from slackwater.service.models import Point
 from slackwater.service.picking import ROW, answer_at, answer_text, ends_of, point_at
 
@@ -37,6 +37,8 @@ class Shown:
     """
 
     name: str
+    slide_seconds: float | None = None
+    """How far apart its windows are; None without windows of time."""
     column: str | None = None
     keys: dict[str, Any] = field(default_factory=dict)
     points: deque[Point] = field(default_factory=lambda: deque(maxlen=KEPT_POINTS))
@@ -115,14 +117,30 @@ class Shown:
             self.text = answer_text(self.last)
         # rows have no value that could be drawn
         if ends is not None and batch.column != ROW:
-            for place in places[-KEPT_POINTS:].tolist():
-                self._push(point_at(batch, place))
+            first = max(0, len(places) - KEPT_POINTS)
+            points = [point_at(batch, place) for place in places[first:].tolist()]
+            if first:
+                points[0] = points[0].model_copy(update={"gap": self._left_out(ends[places[: first + 1]])})
+            for point in points:
+                self._push(point)
+
+    def _left_out(self, ends: Places) -> bool:
+        """Whether windows were left out between the last point and some answers, or between these."""
+        if self.slide_seconds is None:
+            return False
+        before = [to_micros(self.points[-1].at)] if self.points else []
+        return bool((np.diff([*before, *ends]) > GAP * self.slide_seconds * 1e6).any())
 
     def _push(self, point: Point) -> None:
         _put(self.points, point)
-        if len(self.fresh) >= KEPT_POINTS:
-            del self.fresh[: KEPT_POINTS // 2]
+        if len(self.fresh) >= 2 * KEPT_POINTS:
+            self.fresh = newest(self.fresh, KEPT_POINTS, self.slide_seconds)
         _put(self.fresh, point)
+
+    def told(self) -> list[Point]:
+        """What the next frame tells."""
+        fresh, self.fresh = self.fresh, []
+        return newest(fresh, KEPT_POINTS, self.slide_seconds)
 
     @property
     def error(self) -> float | None:

@@ -61,6 +61,10 @@ class Watched(Protocol):
         """What is declared."""
         ...
 
+    def declaring(self, query: str, version: int | None = None) -> Catalog:
+        """The newest query set that has a query, or that of a version; a run that goes on has one."""
+        ...
+
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         """Answers of a query, oldest first; ``query`` is a name in any case that the catalog has."""
         ...

@@ -70,7 +70,8 @@ class Alerts:
         self._sends = sends
         self._room = room
         self._text = StandingText()
-        self._run = ""
+        self.run = ""
+        """What tells a run from all others; it stays when the run goes on after a stop."""
         self._standings: dict[str, Standing] = {}
         """By alert, in lower case, as committed; replaced and never changed, since others read it."""
         self._pending: tuple[int, dict[str, Standing], list[Event]] | None = None
@@ -78,8 +79,8 @@ class Alerts:
 
     def open(self, kept: str, step: int, catalog: Catalog) -> None:
         """Go on from what the last commit holds."""
-        self._run, self._standings = read_standings(kept)
-        self._run = self._run or uuid.uuid4().hex
+        self.run, self._standings = read_standings(kept)
+        self.run = self.run or uuid.uuid4().hex
         self._declared = tuple(catalog.alerts.values())
         if self._sends:
             self.delivery.open(step, addresses_of(catalog))
@@ -148,12 +149,12 @@ class Alerts:
         numbers: dict[str, int] = {}
         for edge in edges:
             number = numbers[edge.group] = numbers.get(edge.group, -1) + 1
-            yield event_of(alert, edge, event_id(self._run, step, alert.name, edge.group, number))
+            yield event_of(alert, edge, event_id(self.run, step, alert.name, edge.group, number))
 
     def mark(self) -> str:
         """What a commit keeps."""
         standings = self._pending[1] if self._pending is not None else self._standings
-        return self._text.write(self._run, standings)
+        return self._text.write(self.run, standings)
 
     def committed(self) -> None:
         """The turn counts: what it has to tell is told."""

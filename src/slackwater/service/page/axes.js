@@ -26,6 +26,11 @@ export function axis(more) {
   };
 }
 
+/** The width of an axis at a side: its longest label has room in it. */
+export function labelled(_chart, labels) {
+  return Math.max(40, ...(labels ?? []).map((label) => 9 + 5.9 * label.length));
+}
+
 /** An axis of times. */
 export function timeAxis(more) {
   return axis({ incrs: STEPS, values: times, ...more });

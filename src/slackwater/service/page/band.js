@@ -2,7 +2,7 @@
 
 import { common } from "./axes.js";
 import { bandOptions, columnsOf, gapsOf, pointText } from "./band_lines.js";
-import { clock, interval, number, ROW } from "./format.js";
+import { interval, number, ROW, when } from "./format.js";
 import { onColours } from "./palette.js";
 
 /** A chart in an element that has its size; `told` gets the text of the point below the pointer, or null. */
@@ -14,7 +14,6 @@ export class BandChart {
     this.suspended = [];
     this.index = [];
     this.points = [];
-    this.kind = null;
     this.chart = null;
     this.sized = new ResizeObserver(() => this.#fit());
     this.sized.observe(place);
@@ -27,7 +26,7 @@ export class BandChart {
     const { kind, slide_seconds: slide = null } = frame;
     const { columns, suspended, index } = columnsOf(this.points, { kind, slide, until });
     [this.suspended, this.index] = [suspended, index];
-    if (this.chart === null || this.kind !== kind) this.#make(kind, columns);
+    if (this.chart === null) this.#make(columns);
     else this.chart.setData(columns);
     this.place.setAttribute("aria-label", summary(frame, this.points));
     this.place.dataset.points = String(this.points.length);
@@ -41,11 +40,9 @@ export class BandChart {
     this.chart = null;
   }
 
-  #make(kind, columns) {
-    this.chart?.destroy();
-    this.kind = kind;
+  #make(columns) {
     const more = { axes: this.axes, suspended: () => this.suspended, told: (row) => this.#tell(row) };
-    this.chart = new uPlot(bandOptions(this.place, kind, more), columns, this.place);
+    this.chart = new uPlot(bandOptions(this.place, more), columns, this.place);
   }
 
   /** A chart without a line says so instead of showing empty axes. */
@@ -74,7 +71,7 @@ function summary(frame, points) {
   if (!points.length) return `${frame.name}: no answer yet`;
   const values = points.map((point) => point.value).filter(Number.isFinite);
   const last = points.at(-1);
-  const parts = [`${frame.name}: ${points.length} answers from ${clock(points[0].at)} to ${clock(last.at)}`];
+  const parts = [`${frame.name}: ${points.length} answers from ${when(points[0].at)} to ${when(last.at)} UTC`];
   if (values.length) parts.push(`between ${number(Math.min(...values))} and ${number(Math.max(...values))}`);
   const widest = Math.max(0, ...points.map((point) => (point.high - point.low) / 2).filter(Number.isFinite));
   if (widest > 0) parts.push(`widest interval ± ${number(widest)}`);

@@ -1,7 +1,7 @@
 /** What a band chart is drawn from: a line, its band, gaps as gaps, what was modelled dashed, what was suspended hatched. */
 
-import { axis, common, roomy, spread, timeAxis } from "./axes.js";
-import { clock, interval, share } from "./format.js";
+import { axis, common, labelled, roomy, spread, timeAxis } from "./axes.js";
+import { interval, share, when } from "./format.js";
 import { colour } from "./palette.js";
 
 /** Windows that end further apart than so many slides have others between them that were left out. */
@@ -26,6 +26,11 @@ export function gapsOf(points, slide) {
  * place of its point. An answer over current values stands `until` the next one.
  */
 export function columnsOf(points, { slide = null, kind = "windows", until = null } = {}) {
+  return kind === "current" ? standing(points, until) : joined(points, slide);
+}
+
+/** Answers of windows: a line from one to the next, unless others between them were left out. */
+function joined(points, slide) {
   const at = [], low = [], high = [], solid = [], dashed = [], suspended = [], index = [];
   const blank = (time) => {
     for (const column of [low, high, solid, dashed]) column.push(null);
@@ -53,27 +58,45 @@ export function columnsOf(points, { slide = null, kind = "windows", until = null
     if (place && modelled && solid[place - 1] !== null) dashed[place - 1] = solid[place - 1];
     if (place && !modelled && dashed[place - 1] !== null && solid[place - 1] === null) dashed[place] = value;
   });
-  const last = points.at(-1);
-  if (kind === "current" && last && until !== null && until > last.at && last.how !== "suspended") {
-    at.push(until);
-    for (const column of [low, high, solid, dashed]) column.push(column.at(-1));
-    index.push(points.length - 1);
-  }
+  return { columns: [at, low, high, solid, dashed], suspended, index };
+}
+
+/** Answers over current values: each stands until the next one, and moves by its slope until then. */
+function standing(points, until) {
+  const at = [], low = [], high = [], solid = [], dashed = [], suspended = [], index = [];
+  const modelled = (point) => point.how === "modelled";
+  const drawn = (point) => point !== undefined && point.how !== "suspended" && Number.isFinite(point.value);
+  points.forEach((point, i) => {
+    const next = points[i + 1];
+    const end = next?.at ?? Math.max(point.at, until ?? point.at);
+    if (point.how === "suspended") suspended.push([point.at, end]);
+    const shown = drawn(point);
+    for (const time of end > point.at ? [point.at, end] : [point.at]) {
+      const moved = (time - point.at) * (point.slope ?? 0);
+      // the line goes up or down to the next answer as that one is drawn
+      const turns = time === end && drawn(next) && modelled(next) !== modelled(point);
+      at.push(time);
+      low.push(shown ? orNull(point.low + moved) : null);
+      high.push(shown ? orNull(point.high + moved) : null);
+      solid.push(shown && (!modelled(point) || turns) ? point.value + moved : null);
+      dashed.push(shown && (modelled(point) || turns) ? point.value + moved : null);
+      index.push(shown ? i : -1);
+    }
+  });
   return { columns: [at, low, high, solid, dashed], suspended, index };
 }
 
 const orNull = (value) => (Number.isFinite(value) ? value : null);
 
 /** Options of a band chart in an element; `suspended` gives its stretches, `told` gets the row below the pointer. */
-export function bandOptions(place, kind, { axes = true, suspended, told }) {
-  const paths = kind === "current" ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear();
-  const none = { points: { show: false }, paths };
+export function bandOptions(place, { axes = true, suspended, told }) {
+  const none = { points: { show: false }, paths: uPlot.paths.linear() };
   const edge = { ...none, stroke: () => colour("band-edge"), width: 1 };
   return {
     ...common(place),
     padding: [6, 2, axes ? 0 : 2, 0],
     scales: { x: { time: true, range: spread }, y: { range: roomy } },
-    axes: [timeAxis({ show: axes, size: 18, space: 64 }), axis({ size: 40, space: 24, side: 1 })],
+    axes: [timeAxis({ show: axes, size: 18, space: 64 }), axis({ size: labelled, space: 24, side: 1 })],
     series: [
       {},
       edge,
@@ -134,5 +157,5 @@ function dots(chart) {
 /** A point in words. */
 export function pointText(point) {
   const kept = point.rate < 1 ? `, ${share(point.rate)} kept` : "";
-  return `${clock(point.at)}  ${interval(point.value, point.low, point.high)}  ${point.how}${kept}`;
+  return `${when(point.at)}  ${interval(point.value, point.low, point.high)}  ${point.how}${kept}`;
 }

@@ -3,6 +3,8 @@
 import { BandChart } from "./band.js";
 import { compact, keys, ROW, say, seconds, share } from "./format.js";
 
+/** A number with its thousands marked. */
+const LONG = /[−-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?/g;
 const WORDS = { true: ["✓", "contract met"], false: ["✗", "contract not met"], null: ["·", "no answer yet"] };
 
 export class Card {
@@ -99,7 +101,11 @@ export function fitting(value, interval) {
   // pixels of a digit of each, and of the narrowest card
   const width = 13 * value.length + 7.5 * interval.length;
   if (width <= 250) return interval;
-  return interval.replace(/\d{1,3}(?:,\d{3})+(?:\.\d+)?/g, (long) => compact(Number(long.replaceAll(",", ""))));
+  // outwards, so that what is shortened still holds the value, and has two ends
+  return interval.replace(LONG, (long, place) => {
+    const size = Number(long.replaceAll(",", "").replace("−", "-"));
+    return compact(size, 3, interval[place - 1] === "[" ? Math.floor : Math.ceil);
+  });
 }
 
 /** What the answer is of: its column, its group, and of how many groups that is one. */

@@ -132,6 +132,7 @@ export class Cards {
     for (const [name, card] of this.cards) {
       if (queries.get(name) === card.query) continue;
       this.observer.unobserve(card.element);
+      if (card.element.contains(document.activeElement)) this.#leave(card.element);
       card.remove();
       this.cards.delete(name);
       fresh = true;
@@ -145,6 +146,12 @@ export class Cards {
       fresh = true;
     }
     return fresh;
+  }
+
+  /** Gives the focus on from a card that goes: to the next one, or else to all of them. */
+  #leave(element) {
+    const shown = (each) => each?.querySelector(".open");
+    (shown(element.nextElementSibling) ?? shown(element.previousElementSibling) ?? byId("queries")).focus();
   }
 
   #seen(entries) {

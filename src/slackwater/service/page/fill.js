@@ -65,6 +65,7 @@ export function pointOf(answer) {
     how: answer.how,
     met: answer.met,
     rate: answer.rate,
+    slope: size(answer.slope),
   };
 }
 

@@ -15,8 +15,8 @@ export function number(value, digits = 4) {
   return value.toLocaleString("en", { maximumFractionDigits: decimals }).replace("-", "−");
 }
 
-/** A count in at most five characters: 1.23k, 45.6M. */
-export function compact(value) {
+/** A count in about so many digits: 1.23k, 45.6M; ``round`` is Math.floor or Math.ceil for a bound. */
+export function compact(value, digits = 3, round = null) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   let [left, unit] = [value, ""];
   for (const next of "kMGTPE") {
@@ -24,20 +24,24 @@ export function compact(value) {
     [left, unit] = [left / 1000, next];
   }
   const whole = Math.max(1, Math.floor(Math.log10(Math.abs(left) || 1)) + 1);
-  const decimals = unit || !Number.isInteger(left) ? Math.max(0, 3 - whole) : 0;
-  return left.toFixed(decimals).replace("-", "−") + unit;
+  const decimals = unit || !Number.isInteger(left) ? Math.max(0, digits - whole) : 0;
+  const rounded = round === null ? left : round(left * 10 ** decimals) / 10 ** decimals;
+  return rounded.toFixed(decimals).replace("-", "−") + unit;
 }
 
 /** A tick of an axis: compact, without zeros that say nothing. */
-export function tick(value) {
-  if (Math.abs(value) < 1) return String(Number(value.toPrecision(2))).replace("-", "−");
-  return compact(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
+export function tick(value, digits = 3) {
+  if (Math.abs(value) < 1) return String(Number(value.toPrecision(digits - 1))).replace("-", "−");
+  return compact(value, digits).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 }
 
-/** The ticks of an axis; in full where two of them would read alike. */
+/** The ticks of an axis, with as many digits as tell them apart. */
 export function ticks(values) {
-  const short = values.map(tick);
-  return new Set(short).size === short.length ? short : values.map((value) => number(value, 6));
+  for (const digits of [3, 4, 5, 6]) {
+    const short = values.map((value) => tick(value, digits));
+    if (new Set(short).size === short.length) return short;
+  }
+  return values.map((value) => number(value, 6));
 }
 
 /** A share in percent, with up to three digits. */
@@ -68,6 +72,12 @@ export function duration(value) {
 /** The time of day in UTC of seconds since 1970. */
 export function clock(at) {
   return new Date(at * 1000).toISOString().slice(11, 19);
+}
+
+/** The same with its day where that is not today. */
+export function when(at) {
+  const day = new Date(at * 1000).toISOString().slice(0, 10);
+  return day === new Date().toISOString().slice(0, 10) ? clock(at) : `${day} ${clock(at)}`;
 }
 
 /** Seconds since 1970 of a time as JSON has it. */

@@ -94,6 +94,8 @@ export class KnobsPanel {
       await change("PUT", "/api/knobs", wanted);
       trouble.hidden = true;
     } catch (problem) {
+      // what a hand has done while the token was asked for is not wanted without it either
+      if (problem.status === 401) this.wanted = {};
       say(trouble, problem.message);
       trouble.hidden = false;
     } finally {

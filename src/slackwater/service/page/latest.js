@@ -2,7 +2,7 @@
 
 import { getAnswers } from "./api.js";
 import { answersOf, answersPath, pointOf } from "./fill.js";
-import { clock, groupOf, keys, make, moment, number, ROW, share } from "./format.js";
+import { groupOf, keys, make, moment, number, ROW, share, when } from "./format.js";
 import { showProblem } from "./problem.js";
 import { Series } from "./series.js";
 
@@ -11,7 +11,7 @@ const EVERY_MS = 2_000;
 /** A recording is moved through by hand, and nothing runs beside it. */
 const EVERY_RECORDED_MS = 400;
 const SERIES_POINTS = 300;
-const HEADS = ["time", "column", "group", "answer", "interval", "how", "kept", "rows", "met"];
+const HEADS = ["time (UTC)", "column", "group", "answer", "interval", "how", "kept", "rows", "met"];
 const byId = (name) => document.getElementById(name);
 
 export class LatestAnswers {
@@ -164,7 +164,7 @@ export class LatestAnswers {
       const row = body.insertRow();
       const time = answer.window_end ?? answer.at;
       const cells = [
-        time ? clock(moment(time)) : "–", answer.column === ROW ? "" : (answer.column ?? ""), keys(answer.keys), valueText(answer.value), intervalText(answer),
+        time ? when(moment(time)) : "–", answer.column === ROW ? "" : (answer.column ?? ""), keys(answer.keys), valueText(answer.value), intervalText(answer),
         answer.how, share(answer.rate), number(answer.rows), answer.met ? "✓" : "✗",
       ];
       for (const cell of cells) row.insertCell().textContent = cell;

@@ -38,7 +38,7 @@ startColours();
 
 const announcer = new Announcer();
 const sheet = new QuerySheet({ announce: (text) => announcer.say(text) });
-const openQuery = (query) => query && sheet.open(query, untilOf(state.frame)(query), recorded);
+const openQuery = (query) => query && sheet.open(query, untilOf(state.frame)(query), recorded ? state.frame.version : null);
 const scrubber = new Scrubber({ chosen: (place) => show(place) });
 const tide = new TideLine({ chosen: (at) => scrubber.choose(state.placeOf(at)) });
 const cards = new Cards({ open: openQuery, fill: (query, done) => !recorded && fill(query, done) });
@@ -62,6 +62,8 @@ function untilOf(frame) {
 
 function seen(frame) {
   if (state === null) begin(frame);
+  // a run has gone, and a recording is opened at its address, or the other way round
+  else if (frame.mode !== document.documentElement.dataset.mode) return location.reload();
   if (recorded) {
     state.fold(frame);
     scrubber.grown(state);

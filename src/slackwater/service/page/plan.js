@@ -83,8 +83,7 @@ export class Plan {
   #build() {
     this.declared?.forget();
     this.declared = null;
-    const { rows, height } = rowsOf(this.streams);
-    const width = Math.max(240, this.place.clientWidth - 2);
+    const { rows, height, width } = rowsOf(this.streams, Math.max(240, this.place.clientWidth - 2));
     this.svg = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group" });
     this.svg.addEventListener("keydown", (event) => this.#key(event));
     const focused = document.activeElement?.closest("#plan .leaf")?.dataset.key;
@@ -138,7 +137,7 @@ export class Plan {
     const room = Math.floor((width - row.x - 92) / CHARACTER);
     row.room = Math.floor((width - row.x - 94) / NARROW_CHARACTER);
     const label = element("text", { x: 22, y: 16, class: "label" });
-    label.textContent = row.operator.label.length > room ? `${row.operator.label.slice(0, room - 1)}…` : row.operator.label;
+    label.textContent = shortened(row.operator.label, room);
     const title = element("title");
     title.textContent = nameOf(row.operator);
     parts.facts = element("text", { x: 22, y: 30, class: "facts" });
@@ -164,10 +163,13 @@ export class Plan {
       [group.dataset.name, group.dataset.key] = [row.name, row.key];
       parts.group = group;
     }
-    const name = element("text", { x: 22, y: 14, class: "name" });
-    name.textContent = row.name;
+    parts.name = element("text", { x: 22, y: 14, class: "name" });
+    parts.name.textContent = row.name;
+    const title = element("title");
+    title.textContent = row.name;
+    row.room = width - row.x - 38;
     parts.says = element("text", { x: width - row.x - 8, y: 14, class: "rate" });
-    group.append(name, parts.says);
+    group.append(title, parts.name, parts.says);
     return group;
   }
 
@@ -220,6 +222,7 @@ export class Plan {
     if (!query) return;
     const [state, words] = stateOf(query, drops.get(row.name.toLowerCase()));
     say(parts.says, words);
+    say(parts.name, shortened(row.name, Math.floor((row.room - NARROW_CHARACTER * words.length) / CHARACTER)));
     parts.group.setAttribute("aria-label", `${row.name}: ${words}`);
     if (parts.mark.dataset.state !== state) parts.mark.dataset.state = parts.says.dataset.state = state;
   }
@@ -228,6 +231,11 @@ export class Plan {
 /** The square root of the flow, so that a hundredth of the water is still a line. */
 function setWidth(path, flow) {
   path.style.strokeWidth = `${(flow <= 0 ? 0 : 1 + 8 * Math.sqrt(Math.min(1, flow))).toFixed(2)}px`;
+}
+
+/** A text in so many characters; the whole is in its title. */
+function shortened(text, room) {
+  return text.length > room ? `${text.slice(0, Math.max(1, room - 1))}…` : text;
 }
 
 function element(name, attributes = {}) {

@@ -2,7 +2,11 @@
 
 export const ROW = 38;
 export const LEAF = 21;
-export const INDENT = 20;
+const INDENT = 20;
+const LEAST_INDENT = 8;
+/** Of the width, what steps to the right may take; and pixels that are left for words. */
+const STEPS = 0.4;
+const WORDS = 170;
 const GAP = 15;
 const LEFT = 14;
 const MOST_LEAVES = 24;
@@ -44,9 +48,21 @@ export function shapeOf(streams) {
   );
 }
 
+/** How many steps to the right the deepest row of the picture stands. */
+function depthOf(streams) {
+  const deepest = ({ operators }) => {
+    const depths = [];
+    for (const { parent } of operators) depths.push(parent >= 0 ? depths[parent] + 1 : 0);
+    return Math.max(0, ...depths) + 1;
+  };
+  return Math.max(1, ...streams.map(deepest));
+}
+
 /** Rows of the picture from above to below: operators, queries that end at them, and what is left out. */
-export function rowsOf(streams) {
+export function rowsOf(streams, room = Infinity) {
   const rows = [];
+  const steps = depthOf(streams);
+  const indent = Math.max(LEAST_INDENT, Math.min(INDENT, Math.floor((STEPS * room) / steps)));
   let y = 10;
   for (const stream of streams) {
     const children = stream.operators.map(() => []);
@@ -59,7 +75,7 @@ export function rowsOf(streams) {
     const visit = (place, depth, parent) => {
       const operator = stream.operators[place];
       drawn += 1;
-      const own = { kind: "operator", key: `${stream.stream}/${place}`, stream, place, operator, depth, parent, x: LEFT + depth * INDENT, y };
+      const own = { kind: "operator", key: `${stream.stream}/${place}`, stream, place, operator, depth, parent, x: LEFT + depth * indent, y };
       rows.push(own);
       y += ROW;
       const queries = [...(operator.queries ?? []), ...(place === 0 ? loose : [])];
@@ -72,7 +88,7 @@ export function rowsOf(streams) {
       }
     };
     const leaf = (parent, kind, name) => {
-      const x = LEFT + (parent.depth + 1) * INDENT;
+      const x = LEFT + (parent.depth + 1) * indent;
       rows.push({ kind, key: `${stream.stream}/${parent.place}/${name}`, stream, name, parent, depth: parent.depth + 1, x, y });
       y += LEAF;
     };
@@ -82,7 +98,7 @@ export function rowsOf(streams) {
     }
     y += GAP;
   }
-  return { rows, height: Math.max(60, y) };
+  return { rows, height: Math.max(60, y), width: Math.max(room, LEFT + steps * indent + WORDS) };
 }
 
 /** The water of each operator: what would come to it, and what comes after the shedders before it. */
@@ -106,6 +122,6 @@ export function costsOf(stream, flows) {
 /** From an operator down to one that reads it. */
 export function edgePath(from, to) {
   const [x, top, y] = [from.x + 7, from.y + 20, to.y + (to.kind === "operator" ? 13 : 10)];
-  const bend = Math.min(11, (y - top) / 2);
+  const bend = Math.min(11, (y - top) / 2, to.x + 5 - x);
   return `M${x} ${top}V${y - bend}Q${x} ${y} ${x + bend} ${y}H${to.x + 5}`;
 }

@@ -4,7 +4,7 @@ import { moment } from "./format.js";
 import { ofSeries, Query } from "./run.js";
 import { RecordedSeries, Tide } from "./series.js";
 
-/** What was told of one query: frames of it by place, null from where it was dropped, and all its points. */
+/** What was told of one query: frames of it by place with their series, null from where it was dropped. */
 class History {
   constructor(frame) {
     this.query = new Query(frame, new RecordedSeries());
@@ -16,20 +16,26 @@ class History {
 
   take(frame, place) {
     this.places.push(place);
-    this.told.push(frame);
-    if (frame === null) return;
+    if (frame === null) {
+      this.told.push(null);
+      // another one of its name begins with nothing
+      this.series = new Map();
+      return;
+    }
     const key = ofSeries(frame);
     if (!this.series.has(key)) this.series.set(key, new RecordedSeries());
+    const series = this.series.get(key);
+    this.told.push({ frame, series });
     const points = frame.points.toSorted((a, b) => moment(a.at) - moment(b.at));
-    for (const point of points) this.series.get(key).add(point, place);
+    for (const point of points) series.add(point, place);
   }
 
   /** The query as it was at a place; null where it was not there. */
   at(place) {
     const i = lastUpTo(this.places, place);
-    const frame = i < 0 ? null : this.told[i];
-    if (frame === null) return null;
-    const series = this.series.get(ofSeries(frame));
+    const told = i < 0 ? null : this.told[i];
+    if (told === null) return null;
+    const { frame, series } = told;
     if (series !== this.query.series) series.changed = true;
     series.upTo(place);
     [this.query.frame, this.query.series] = [frame, series];

@@ -47,11 +47,20 @@ export class Run {
     this.set = 0;
   }
 
+  /** Forgets all queries. */
+  forget() {
+    this.queries.clear();
+    this.set += 1;
+  }
+
   /** Takes a frame in; what it says has changed: names of queries, and contracts that were met or broken. */
   fold(frame) {
     const changed = new Set();
     const turned = [];
+    const another = this.frame !== null && frame.run !== this.frame.run;
     this.frame = frame;
+    // what another run has said of a query of the same name is not of this one
+    if (another) this.forget();
     if (frame.whole && frame.number < this.tide.number) this.tide.restart();
     this.tide.pushFrame(frame);
     const there = new Set(frame.queries.map((query) => query.name));

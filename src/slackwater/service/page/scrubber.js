@@ -1,6 +1,6 @@
 /** The time of a recording: a slider over its frames, a button that plays them, and keys for both. */
 
-import { clock, duration, say } from "./format.js";
+import { duration, say, when } from "./format.js";
 
 const TICK_MS = 100;
 const byId = (name) => document.getElementById(name);
@@ -81,7 +81,7 @@ export class Scrubber {
   #words() {
     const { times } = this.recording;
     const since = duration(times[this.place] - times[0]);
-    const words = `${clock(times[this.place])} · ${since} of ${duration(times.at(-1) - times[0])}`;
+    const words = `${when(times[this.place])} UTC · ${since} of ${duration(times.at(-1) - times[0])}`;
     say(this.says, this.reading ? `${words}, reading` : words);
     this.time.setAttribute("aria-valuetext", words);
     const part = this.place / Math.max(1, times.length - 1);

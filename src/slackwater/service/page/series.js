@@ -33,6 +33,8 @@ export class Series {
       how: point.how,
       met: point.met,
       rate: point.rate,
+      slope: point.slope ?? 0,
+      gap: point.gap ?? null,
     };
     let place = this.points.length;
     while (place && this.points[place - 1].at > at) place -= 1;

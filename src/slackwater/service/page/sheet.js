@@ -31,20 +31,26 @@ export class QuerySheet {
     byId("drop-yes").addEventListener("click", () => this.#drop());
   }
 
-  open(query, until, recorded) {
-    [this.query, this.chosen, this.recorded] = [query, null, recorded];
+  /** ``version``: of the query set that a recording shows; null for a run that goes on. */
+  open(query, until, version) {
+    [this.query, this.chosen, this.version, this.recorded] = [query, null, version, version !== null];
     say(byId("query-heading"), query.name);
-    byId("contract").value = query.frame.contract;
-    showProblem(byId("contract-problem"), null);
-    say(byId("contract-done"), "");
-    this.#confirm(false);
+    this.#fresh();
     if (!this.dialog.open) this.dialog.showModal();
     this.dialog.scrollTop = 0;
     this.chart?.destroy();
     this.chart = new BandChart(byId("query-chart"), { told: (text) => this.#hover(text) });
     this.#draw(until);
-    this.latest.of(query, recorded, until);
+    this.latest.of(query, this.recorded, until);
     this.#said(query);
+  }
+
+  /** Its contract, and nothing of what was said of another one. */
+  #fresh() {
+    byId("contract").value = this.query.frame.contract;
+    showProblem(byId("contract-problem"), null);
+    say(byId("contract-done"), "");
+    this.#confirm(false);
   }
 
   /** Shows the query as it is now; one that is no more closes the sheet. */
@@ -61,6 +67,12 @@ export class QuerySheet {
     const anew = now !== this.query;
     if (anew) this.chosen = null;
     this.query = now;
+    const version = this.recorded ? state.frame.version : null;
+    if (anew) this.#fresh();
+    if (anew || version !== this.version) {
+      this.version = version;
+      this.#said(now);
+    }
     this.#draw(until(now));
     if (anew) this.latest.of(now, this.recorded, this.until);
     else this.latest.at(this.until);
@@ -114,12 +126,14 @@ export class QuerySheet {
   /** The SQL it was declared with. */
   async #said(query) {
     const place = byId("query-sql");
+    const { version } = this;
+    const still = () => this.query === query && this.version === version;
     say(place, "");
     try {
-      const found = await getJson(pathOf(query));
-      if (this.query?.name === query.name) say(place, found.sql);
+      const found = await getJson(pathOf(query) + (version === null ? "" : `?version=${version}`));
+      if (still()) say(place, found.sql);
     } catch (problem) {
-      say(place, problem.message);
+      if (still()) say(place, problem.message);
     }
   }
 

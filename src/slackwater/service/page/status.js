@@ -67,6 +67,8 @@ function streamWords(stream) {
 /** The banner of a lost connection; a short one is not worth a word. */
 export const banners = {
   waiting: null,
+  /** Why it was lost the last time: that may change while it is tried again. */
+  words: "",
 
   lost(frame, { refused }) {
     const over = frame !== null && frame.mode === "live" && ["ended", "stopped"].includes(frame.phase);
@@ -75,8 +77,10 @@ export const banners = {
       : refused
         ? "The service wants another token. Put the right one into the address, after #token=."
         : "The service does not answer. What is shown may be old; the page keeps trying.";
+    this.words = words;
+    if (!byId("lost").hidden) say(byId("lost"), words);
     this.waiting ??= setTimeout(() => {
-      say(byId("lost"), words);
+      say(byId("lost"), this.words);
       byId("lost").hidden = false;
       document.documentElement.dataset.lost = "yes";
     }, LOST_AFTER_MS);

@@ -29,7 +29,7 @@ export class TideLine {
     const rows = tide.rows.filter((row) => row.at >= from);
     // where nothing governs the load there is none: what arrives is shown in its place
     const governed = rows.some((row) => row.load !== null);
-    say(byId("tide-unit"), governed || !rows.length ? "executor seconds a batch" : "rows a second; load is not measured yet");
+    say(byId("tide-unit"), governed || !rows.length ? "executor seconds a batch, UTC" : "rows a second, UTC; load is not measured yet");
     const main = [
       rows.map((row) => row.at),
       rows.map((row) => (governed ? row.load : row.rows)),
@@ -48,7 +48,7 @@ export class TideLine {
         chart.setScale("x", range);
       });
     }
-    this.#words(rows, governed);
+    this.#words(recorded ? rows.filter((row) => row.at <= now) : rows, governed);
   }
 
   #words(rows, governed) {

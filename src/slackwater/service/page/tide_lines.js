@@ -14,7 +14,7 @@ export function loadOptions(place, more = {}) {
     // it has no axis below it: half a line of room for its lowest number
     padding: [4, 6, 7, 0],
     scales: { x: { time: true }, y: { range: from0(1e-6, 1.12) } },
-    axes: [timeAxis({ show: false }), axis({ size: WIDTH, space: 34, values: (_chart, splits) => splits.map(tick) })],
+    axes: [timeAxis({ show: false }), axis({ size: WIDTH, space: 34, values: (_chart, splits) => splits.map((split) => tick(split)) })],
     series: [
       {},
       { ...BARE, stroke: () => colour("shed-line"), width: 1.5 },

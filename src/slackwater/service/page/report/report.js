@@ -31,25 +31,26 @@ function drawTide() {
 }
 
 /** Points of a query, which are told as columns. */
-function pointsOf({ at, value, low, high, how, gap, rate }) {
+function pointsOf({ at, value, low, high, how, gap, rate, slope }) {
   return at.map((time, i) => ({
     at: time, value: value[i], low: low[i], high: high[i], how: data.hows[how[i]], gap: gap[i] > 0, rate: rate[i],
+    slope: slope?.[i] ?? 0,
   }));
 }
 
 function drawBand(query) {
-  const { kind, slide } = query;
+  const { kind, slide, until } = query;
   const place = document.getElementById(query.id);
   const of = place.previousElementSibling;
   const words = of.textContent;
   const points = pointsOf(query);
-  const { columns, suspended, index } = columnsOf(points, { kind, slide });
+  const { columns, suspended, index } = columnsOf(points, { kind, slide, until });
   const told = (row) => {
     const point = points[index[row] ?? -1];
     of.textContent = point === undefined ? words : pointText(point);
     of.classList.toggle("hovered", point !== undefined);
   };
-  const options = bandOptions(place, kind, { suspended: () => suspended, told });
+  const options = bandOptions(place, { suspended: () => suspended, told });
   keep(place, "card", new uPlot(options, columns, place));
 }
 
