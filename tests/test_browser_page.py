@@ -108,7 +108,7 @@ def test_charts_say_what_is_missing_and_what_is_not_measured(browser: Browser) -
         expect(card(page, "wide").locator(".open")).to_be_visible()
         assert (
             label(page, "calm")
-            == "calm: 8 answers from 12:00:01 to 12:00:08, between 100 and 100, last 100, exact"
+            == "calm: 8 answers from 2026-03-01 12:00:01 to 12:00:08 UTC, between 100 and 100, last 100, exact"
         )
         assert "widest interval ± 20, last 50 [30, 70], exact" in label(page, "wide")
         assert "4 answers" in label(page, "picked")

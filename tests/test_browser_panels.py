@@ -297,7 +297,7 @@ def test_the_plan_of_a_recording_is_as_it_was(browser: Browser, tmp_path: Path) 
             expect(page.locator("#plan-note")).to_have_text("as declared at the end; nothing was measured")
             for _ in range(6):
                 page.keyboard.press("ArrowRight")
-            expect(page.locator("#time-says")).to_have_text("12:00:07 · 6 s of 11 s")
+            expect(page.locator("#time-says")).to_have_text("2026-03-01 12:00:07 UTC · 6 s of 11 s")
             expect(page.locator("#plan-note")).to_have_text("measured over 5 batches")
             expect(gates).to_have_count(1)
             expect(page.locator("#plan .gate-says")).to_contain_text(["", "lets pass 10 %"])
@@ -310,7 +310,7 @@ def test_the_plan_of_a_recording_is_as_it_was(browser: Browser, tmp_path: Path) 
 def _moved_through(page: Page) -> None:
     says = page.locator("#time-says")
     expect(page.locator("#phase")).to_have_text("recorded")
-    expect(says).to_have_text("12:00:12 · 11 s of 11 s")
+    expect(says).to_have_text("2026-03-01 12:00:12 UTC · 11 s of 11 s")
     expect(page.locator("#level-value")).to_have_text("0.00")
     assert cards_in_order(page) == ["web"]
     for changes in ("#new-query", "#knobs"):
@@ -319,11 +319,11 @@ def _moved_through(page: Page) -> None:
     # by keys on the slider
     page.get_by_role("slider", name="Time").focus()
     page.keyboard.press("Home")
-    expect(says).to_have_text("12:00:01 · 0 ms of 11 s")
+    expect(says).to_have_text("2026-03-01 12:00:01 UTC · 0 ms of 11 s")
     expect(page.locator("#count")).to_have_text("2")
     for _ in range(4):
         page.keyboard.press("ArrowRight")
-    expect(says).to_have_text("12:00:05 · 4 s of 11 s")
+    expect(says).to_have_text("2026-03-01 12:00:05 UTC · 4 s of 11 s")
     expect(page.locator("#level-value")).to_have_text("0.75")
     chart = card(page, "web").locator(".chart")
     expect(card(page, "web").locator(".interval")).to_have_text("± 9 (95%)")
@@ -338,7 +338,7 @@ def _moved_through(page: Page) -> None:
     box = line.bounding_box()
     assert box is not None
     line.click(position={"x": box["width"] * 7.2 / 11, "y": box["height"] / 2})
-    expect(says).to_have_text("12:00:08 · 7 s of 11 s")
+    expect(says).to_have_text("2026-03-01 12:00:08 UTC · 7 s of 11 s")
     expect(chart).to_have_attribute("data-points", "8")
     # a sheet shows the same time, and nothing in it changes anything
     card(page, "web").locator(".open").click()
@@ -350,7 +350,7 @@ def _moved_through(page: Page) -> None:
     # played to its end
     page.get_by_label("speed").select_option("×16")
     page.get_by_role("button", name="Play").click()
-    expect(says).to_have_text("12:00:12 · 11 s of 11 s")
+    expect(says).to_have_text("2026-03-01 12:00:12 UTC · 11 s of 11 s")
     expect(page.locator("#play")).to_have_text("Play")
     assert cards_in_order(page) == ["web"]
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from browser import chromium
 from frames import answer, at, frame, query, recording, suspended, turn, write_frames
 from slackwater.cli import app
 from slackwater.plan.catalog import Catalog
@@ -27,7 +28,6 @@ from slackwater.service.remade import batches_of
 from slackwater.service.report import report, script_json
 from slackwater.service.report_data import Drawn, QueryNumbers, Thinned, numbers_of
 
-CHROMIUM = Path("/usr/bin/chromium")
 runner = CliRunner()
 EVIL = "</script><img src=x onerror=alert(1)>\"'&\x1b[2J"
 SQL = """CREATE STREAM p (ts TIMESTAMP, size INT, host STRING) USING scripted OPTIONS (password 'hush')
@@ -324,25 +324,15 @@ def test_the_command_writes_one_file(folder: Path, tmp_path: Path) -> None:
         assert words in refused.output
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium here")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_in_a_browser(folder: Path, scheme: Any) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
     recorded = Recorded(folder)
     path = folder / "report.html"
     path.write_text(report(recorded, "rec " + EVIL))
     recorded.close()
     told: list[str] = []
     requests: list[str] = []
-    flags = [
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]
-    with playwright.sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+    with chromium() as browser:
         shown = browser.new_context(color_scheme=scheme, viewport={"width": 1200, "height": 900}).new_page()
         shown.on("console", lambda message: told.append(message.text))
         shown.on("pageerror", lambda error: told.append(str(error)))
@@ -358,7 +348,6 @@ def test_it_opens_in_a_browser(folder: Path, scheme: Any) -> None:
         assert "[" in shown.locator(".card .of").first.inner_text()
         assert shown.evaluate("document.documentElement.scrollWidth") <= 1200
         assert shown.pdf()[:5] == b"%PDF-"
-        browser.close()
     assert told == []
     assert [url.split(":")[0] for url in requests if not url.startswith("data:")] == ["file"]
 

@@ -2,7 +2,7 @@
 
 import { common } from "./axes.js";
 import { bandOptions, columnsOf, gapsOf, pointText } from "./band_lines.js";
-import { interval, number, ROW, when } from "./format.js";
+import { interval, number, ROW, span } from "./format.js";
 import { onColours } from "./palette.js";
 
 /** A chart in an element that has its size; `told` gets the text of the point below the pointer, or null. */
@@ -71,7 +71,7 @@ function summary(frame, points) {
   if (!points.length) return `${frame.name}: no answer yet`;
   const values = points.map((point) => point.value).filter(Number.isFinite);
   const last = points.at(-1);
-  const parts = [`${frame.name}: ${points.length} answers from ${when(points[0].at)} to ${when(last.at)} UTC`];
+  const parts = [`${frame.name}: ${points.length} answers ${span(points[0].at, last.at)}`];
   if (values.length) parts.push(`between ${number(Math.min(...values))} and ${number(Math.max(...values))}`);
   const widest = Math.max(0, ...points.map((point) => (point.high - point.low) / 2).filter(Number.isFinite));
   if (widest > 0) parts.push(`widest interval ± ${number(widest)}`);

@@ -35,11 +35,12 @@ export function tick(value, digits = 3) {
   return compact(value, digits).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 }
 
-/** The ticks of an axis, with as many digits as tell them apart. */
+/** The ticks of an axis, with as many digits as say each where it stands. */
 export function ticks(values) {
+  const step = Math.abs(values.at(-1) - values[0]) / Math.max(1, values.length - 1);
   for (const digits of [3, 4, 5, 6]) {
-    const short = values.map((value) => tick(value, digits));
-    if (new Set(short).size === short.length) return short;
+    const said = values.map((value) => Number(value.toPrecision(Math.abs(value) < 1 ? digits - 1 : digits)));
+    if (values.every((value, n) => Math.abs(value - said[n]) <= step / 100)) return values.map((value) => tick(value, digits));
   }
   return values.map((value) => number(value, 6));
 }
@@ -78,6 +79,14 @@ export function clock(at) {
 export function when(at) {
   const day = new Date(at * 1000).toISOString().slice(0, 10);
   return day === new Date().toISOString().slice(0, 10) ? clock(at) : `${day} ${clock(at)}`;
+}
+
+/** From one time to another. */
+export function span(from, to) {
+  const [first, last] = [when(from), when(to)];
+  // the day is said once where it is the same
+  const sameDay = Math.floor(from / 86_400) === Math.floor(to / 86_400);
+  return `from ${first} to ${sameDay ? clock(to) : last} UTC`;
 }
 
 /** Seconds since 1970 of a time as JSON has it. */
