@@ -207,6 +207,54 @@ def test_what_is_not_taken_is_tried_again_when_it_may_help(
         assert {got.path for got in receiver.got} == {"/hook"}
 
 
+def test_an_event_that_is_refused_holds_up_its_alert_and_no_other(tmp_path: Path) -> None:
+    clock = Clock()
+
+    def refuses(got: Got) -> Reply:
+        return Reply(413 if got.event["alert"] == "a" else 204)
+
+    with receiving(refuses) as receiver:
+        wanted = alert("bytes > 0", url=receiver.url), alert("bytes > 5", name="b", url=receiver.url)
+        turns = Turns(tmp_path, catalog_of(*wanted), clocks=clock.clocks, rng=Always())
+        deliver = turns.alerts.delivery.deliver
+        # both alerts have an event of each
+        for number, value in enumerate((7, -8, 9)):
+            assert len(turns.turn(answers([value], ends=10 + 10 * number))) == 2
+        deliver()
+        clock.passed = 1.0
+        deliver()
+        told = [(got.event["alert"], got.event["value"]) for got in receiver.got]
+        assert told == [("a", 7), ("b", 7), ("b", -8), ("b", 9)]
+        assert (turns.status("a").waiting, turns.status("b").waiting) == (3, 0)
+        assert turns.status("a").trouble.endswith("answered 413 Request Entity Too Large")
+        assert turns.status("b").trouble == ""
+        assert (turns.status("a").failed, turns.status("b").failed) == (1, 0)
+        clock.passed = LONGEST_S - 0.01
+        assert deliver() == 0
+        clock.passed = LONGEST_S
+        assert deliver() == 1, "the same one again"
+        assert turns.status("a").trouble.endswith("2 times in a row")
+        receiver.answer = lambda got: Reply()
+        clock.passed = 2 * LONGEST_S
+        assert deliver() == 3
+        assert [got.event["value"] for got in receiver.got[-3:]] == [7, -8, 9], "in order"
+        assert (turns.status("a").waiting, turns.status("a").trouble) == (0, "")
+
+
+def test_an_address_that_refuses_all_is_asked_ever_more_slowly(tmp_path: Path) -> None:
+    clock = Clock()
+    with receiving(lambda got: Reply(404)) as receiver:
+        wanted = [alert("bytes > 0", name=f"a{n}", url=receiver.url) for n in range(4)]
+        turns = Turns(tmp_path, catalog_of(*wanted), clocks=clock.clocks, rng=Always())
+        turns.turn(answers([1]))
+        asked = []
+        for second in range(20):
+            clock.passed = second
+            asked += [second] * turns.alerts.delivery.deliver()
+        assert asked == [0, 1, 3, 7]
+        assert [got.event["alert"] for got in receiver.got] == ["a0", "a1", "a2", "a3"]
+
+
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "never", "²", "Thu, 99 Jan 2026 00:01:30 GMT"])
 def test_a_retry_after_that_cannot_be_read_is_none(text: str) -> None:
     assert retry_seconds(text, NOW) == 0.0

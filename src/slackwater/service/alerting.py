@@ -21,6 +21,8 @@ def alert_frames(engine: Engine | None) -> list[AlertFrame]:
             groups=[plain_keys(keys) for keys in alert.groups],
             events=alert.events,
             waiting=alert.waiting,
+            lost=alert.lost,
+            failed=alert.failed,
             trouble=alert.trouble,
         )
         for alert in engine.alerts.status()

@@ -53,6 +53,7 @@ class Delivery:
         self._running = False
         self._stopped = False
         self._lost: dict[str, int] = {}
+        self._failed: dict[str, int] = {}
 
     def open(self, step: int, addresses: Addresses) -> None:
         """Go on with what was owed after the last committed step."""
@@ -70,6 +71,8 @@ class Delivery:
                 lane.put_back()
                 lane.queue.clear()
             self._owe(sorted(owed.values(), key=lambda kept: (kept.step, kept.number)))
+            for lane in self._lanes.values():
+                lane.forget()
             known = {url for urls in addresses.values() for url in urls}
             self._lanes = {u: lane for u, lane in self._lanes.items() if u in known or lane.waiting}
             self._changed.notify_all()
@@ -121,7 +124,7 @@ class Delivery:
         for lane in list(self._lanes.values()):
             while True:
                 with self._changed:
-                    kept = lane.next() if lane.due <= self._clocks.seconds() else None
+                    kept = lane.next(self._clocks.seconds())
                     lane.busy = kept is not None
                 if kept is None:
                     break
@@ -146,16 +149,16 @@ class Delivery:
     def _serve(self, lane: Lane) -> None:
         while True:
             with self._changed:
-                kept = lane.next()
-                if kept is None or not self._running:
+                if not lane.waiting or not self._running:
                     # first of all: from then on the connection may be that of another thread
                     lane.webhook.close()
                     lane.thread = None
                     self._changed.notify_all()
                     return
-                left = lane.due - self._clocks.seconds()
-                if left > 0:
-                    self._changed.wait(min(left, LOOK_S))
+                now = self._clocks.seconds()
+                kept = lane.next(now)
+                if kept is None:
+                    self._changed.wait(min(max(lane.due_at() - now, 0.0), LOOK_S))
                     continue
                 lane.busy = True
             self._attempt(lane, kept)
@@ -189,6 +192,11 @@ class Delivery:
             with _noting("that an event was taken"):
                 self.outbox.took(kept, lane.url, urls)
             return
+        if lane.url not in urls:
+            # its alert was dropped, or points elsewhere, while it was under way
+            lane.current = None
+        alert = kept.event.alert.lower()
+        self._failed[alert] = self._failed.get(alert, 0) + 1
         asked = retry_seconds(outcome.retry_after, self._clocks.now()) if outcome.retry_after else 0.0
         lane.failed(outcome, self._clocks.seconds(), asked, self._rng)
         if lane.failures == 1:
@@ -197,9 +205,6 @@ class Delivery:
                 host_of(lane.url),
                 outcome.text,
             )
-        if lane.url not in urls:
-            # its alert was dropped, or points elsewhere, while it was under way
-            lane.current = None
 
     # --- looking and stopping --------------------------------------------------------------------
 
@@ -218,15 +223,23 @@ class Delivery:
         with self._changed:
             return dict(self._lost)
 
-    def trouble(self) -> dict[str, str]:
-        """By address: why it did not take the last event; those that did are not there."""
+    def failed(self) -> dict[str, int]:
+        """By alert: attempts that have failed since the run was started."""
         with self._changed:
-            return {
-                lane.url: f"{host_of(lane.url)} {lane.trouble}"
-                + (f", {lane.failures} times in a row" if lane.failures > 1 else "")
-                for lane in self._lanes.values()
-                if lane.trouble
-            }
+            return dict(self._failed)
+
+    def trouble(self, alert: str, urls: Sequence[str]) -> list[str]:
+        """Why addresses did not take the last event of an alert; nothing of those that did."""
+        found = []
+        with self._changed:
+            for url in urls:
+                lane = self._lanes.get(url)
+                held = None if lane is None else lane.held.get(alert.lower())
+                if held is not None:
+                    found.append(_said(url, held.text, held.times))
+                elif lane is not None and lane.trouble:
+                    found.append(_said(url, lane.trouble, lane.failures))
+        return found
 
     def drain(self, seconds: float) -> bool:
         """Wait until all is taken by those who take anything at present; whether it was in time."""
@@ -258,6 +271,10 @@ def _noting(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         logger.warning("cannot note %s: %s", what, error.strerror or error)
+
+
+def _said(url: str, trouble: str, times: int) -> str:
+    return f"{host_of(url)} {trouble}" + (f", {times} times in a row" if times > 1 else "")
 
 
 def _unexpected(error: Exception) -> Outcome:

@@ -49,6 +49,8 @@ class AlertStatus:
     """Events that some address has not taken."""
     lost: int
     """Events that were dropped since the run was started, since too many waited."""
+    failed: int
+    """Attempts to tell a webhook that have failed since the run was started."""
     trouble: str
     """What is wrong, in words; empty where nothing is."""
 
@@ -179,12 +181,12 @@ class Alerts:
     def status(self) -> tuple[AlertStatus, ...]:
         """All alerts at this moment, in the order of their declaration; from any thread."""
         standings, declared = self._standings, self._declared
-        waiting, lost, trouble = self.delivery.waiting(), self.delivery.lost(), self.delivery.trouble()
+        waiting, lost, failed = self.delivery.waiting(), self.delivery.lost(), self.delivery.failed()
         found = []
         for alert in declared:
             name = alert.name.lower()
             standing = standings.get(name, Standing())
-            said = [trouble[url] for url in alert.urls if url in trouble]
+            said = self.delivery.trouble(name, alert.urls)
             found.append(
                 AlertStatus(
                     alert.name,
@@ -197,6 +199,7 @@ class Alerts:
                     standing.events,
                     waiting.get(name, 0),
                     lost.get(name, 0),
+                    failed.get(name, 0),
                     "; ".join([*said, *_troubles(standing, lost.get(name, 0))]),
                 )
             )

@@ -17,9 +17,26 @@ RETRY_AFTER_AT_MOST_S = 3_600.0
 """Longer than that nobody is waited for, whatever Retry-After says."""
 
 
+@dataclass(frozen=True)
+class Held:
+    """An alert whose events wait, since the first of them was refused."""
+
+    until: float
+    text: str
+    times: int
+
+
+def alert_of(kept: Kept) -> str:
+    """The alert that an event is of, in lower case."""
+    return kept.event.alert.lower()
+
+
 @dataclass(eq=False)
 class Lane:
-    """One address. An event that has been tried stays first until it is taken: order is kept."""
+    """One address. Of each alert events go in order, each after the one before it has been taken.
+
+    One that is refused holds up its own alert and no other: it may be that event, and not the address.
+    """
 
     url: str
     webhook: Webhook
@@ -32,6 +49,8 @@ class Lane:
     """Attempts in a row that have failed."""
     due: float = 0.0
     trouble: str = ""
+    held: dict[str, Held] = field(default_factory=dict)
+    """By alert, those of which an event was refused."""
     overflowing: bool = False
     """Whether events have been dropped since one was taken."""
     thread: threading.Thread | None = None
@@ -44,11 +63,26 @@ class Lane:
         """All that is owed, oldest first."""
         return [*([self.current] if self.current is not None else []), *self.queue]
 
-    def next(self) -> Kept | None:
-        """The event to be tried next."""
-        if self.current is None and self.queue:
-            self.current = self.queue.popleft()
+    def next(self, now: float) -> Kept | None:
+        """The event to be tried now; None where none is due."""
+        if now < self.due:
+            return None
+        if self.current is None:
+            place = next((n for n, kept in enumerate(self.queue) if self._held_until(kept) <= now), None)
+            if place is not None:
+                self.current = self.queue[place]
+                del self.queue[place]
         return self.current
+
+    def due_at(self) -> float:
+        """When the next attempt is due."""
+        if self.current is not None:
+            return self.due
+        return max(self.due, min(map(self._held_until, self.queue), default=0.0))
+
+    def _held_until(self, kept: Kept) -> float:
+        held = self.held.get(alert_of(kept))
+        return 0.0 if held is None else held.until
 
     def put_back(self) -> None:
         """Let the current event wait with the others; what is under way is not called back."""
@@ -56,20 +90,33 @@ class Lane:
             self.queue.appendleft(self.current)
             self.current = None
 
+    def forget(self) -> None:
+        """No longer hold alerts of which nothing waits: they were dropped, or point elsewhere."""
+        waiting = {alert_of(kept) for kept in self.events()}
+        self.held = {alert: held for alert, held in self.held.items() if alert in waiting}
+
     def taken(self) -> None:
         """The current event has arrived."""
+        if self.current is not None:
+            self.held.pop(alert_of(self.current), None)
         self.current, self.failures, self.due, self.trouble = None, 0, 0.0, ""
         self.overflowing = False
 
     def failed(self, outcome: Outcome, now: float, asked: float, rng: random.Random) -> None:
         """The current event has not arrived; ``asked``: the seconds that the webhook wants to be left alone.
 
-        To be refused once is to be refused soon after: the next attempt is as far off as any.
+        To be refused once is to be refused soon after: the next attempt of that alert is as far off as any,
+        those of others as after any other failure.
         """
         self.failures += 1
-        doubled = FIRST_S * 2.0 ** min(self.failures - 1, 30)
-        delay = LONGEST_S if outcome.kind == "refused" else min(doubled, LONGEST_S)
+        asked = min(asked, RETRY_AFTER_AT_MOST_S)
         # many that have failed together must not come back together
-        delay *= rng.uniform(0.5, 1.0)
-        self.due = now + max(delay, min(asked, RETRY_AFTER_AT_MOST_S))
-        self.trouble = outcome.text
+        delay = min(FIRST_S * 2.0 ** min(self.failures - 1, 30), LONGEST_S) * rng.uniform(0.5, 1.0)
+        self.due = now + max(delay, asked)
+        self.trouble = outcome.text if outcome.kind == "later" else ""
+        if outcome.kind == "refused" and self.current is not None:
+            alert = alert_of(self.current)
+            known = self.held.get(alert)
+            until = now + max(LONGEST_S * rng.uniform(0.5, 1.0), asked)
+            self.held[alert] = Held(until, outcome.text, 1 if known is None else known.times + 1)
+            self.put_back()
