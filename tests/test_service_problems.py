@@ -138,11 +138,20 @@ def test_what_cannot_be_done_is_told_with_what_can(client: Client) -> None:
         ("/api/queries", "GET, POST"),
         ("/api/queries/q", "DELETE, GET, PATCH"),
         ("/api/health", "GET"),
+        ("/api/queries/q/latest", "GET"),
         ("/metrics", "GET"),
     ):
         said = client.change("PUT", path)
         assert said.problem(405)["detail"] == f"PUT cannot be done with {path}"
         assert said.headers["allow"] == allowed
+
+
+def test_parts_of_a_query_are_neither_altered_nor_dropped(client: Client) -> None:
+    for part in ("answers", "latest"):
+        for method in ("PATCH", "DELETE"):
+            said = client.change(method, f"/api/queries/q/{part}")
+            assert said.problem(405)["detail"] == f"{method} cannot be done with /api/queries/q/{part}"
+            assert said.headers["allow"] == "GET"
 
 
 def test_a_stopped_run_is_a_conflict_and_the_unexpected_is_told_without_its_words(client: Client) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 
 from slackwater.errors import LanguageError, Position
 from slackwater.language.parse import parse, parse_one
@@ -32,6 +32,8 @@ from slackwater.service.watched import Control, Watched
 
 WAITING_AT_MOST = 8
 IN_A_RECORDING = "this is a recording: nothing in it can be changed"
+PARTS = ("/answers", "/latest")
+"""What of a query can be read by itself."""
 WRONG: dict[int | str, dict[str, Any]] = {
     401: {"description": "The token is missing or another one."},
     404: {"description": "There is nothing of that name."},
@@ -93,7 +95,12 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
                 )
         return applied(wanted.sql)
 
-    @api.patch("/queries/{name:path}", tags=["queries"])
+    def whole(name: str) -> None:
+        """Refuses what is a part of a query, like its answers: names may have any character, `/` too."""
+        if name.endswith(PARTS) and name.lower() not in watched.catalog().queries:
+            raise HTTPException(405)
+
+    @api.patch("/queries/{name:path}", tags=["queries"], dependencies=[Depends(whole)])
     def alter(name: str, wanted: ContractWanted) -> Applied:
         """Give a query another contract."""
         sql = alter_query(find_query(watched, name).name, wanted.contract)
@@ -104,7 +111,7 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
         except LanguageError as error:
             raise _within(error, wanted.contract, len(sql) - len(wanted.contract)) from None
 
-    @api.delete("/queries/{name:path}", tags=["queries"])
+    @api.delete("/queries/{name:path}", tags=["queries"], dependencies=[Depends(whole)])
     def drop(name: str) -> Applied:
         """Drop a query."""
         return applied(drop_query(find_query(watched, name).name))

@@ -90,13 +90,11 @@ def install(app: FastAPI) -> None:
 
 def _allowed(app: FastAPI, path: str) -> str:
     """What can be done with a path of the API; empty for other paths."""
-    found = [
-        method.upper()
-        for template, operations in app.openapi()["paths"].items()
-        if re.fullmatch(re.sub(r"\{\w+\}", ".+", template), path)
-        for method in operations
-    ]
-    return ", ".join(sorted(found))
+    paths = app.openapi()["paths"]
+    fitting = [t for t in paths if re.fullmatch(re.sub(r"\{\w+\}", ".+", t), path)]
+    # names may hold `/`: the answers of a query are no query called `NAME/answers`
+    narrowest = max(fitting, key=len, default=None)
+    return ", ".join(sorted(method.upper() for method in paths.get(narrowest, ())))
 
 
 def _told(error: Any) -> str:
