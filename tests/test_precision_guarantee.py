@@ -27,6 +27,8 @@ from slackwater.runtime.bounds.evaluating import Evaluator
 from slackwater.runtime.bounds.events import Queue
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
+from slackwater.runtime.bounds.showing import Rates
+from slackwater.runtime.bounds.shown import AgentShown, shown
 from slackwater.runtime.current.matrix import Matrix
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -335,6 +337,32 @@ def test_who_is_lost_vouches_for_nothing_until_it_has_caught_up() -> None:
     assert unsure(mirror, T[22]) == [True, True]
     mirror.take(batch(14, "x", [(0, T[19], 15.0)], received=T[22], caught_up=True))
     assert unsure(mirror, T[24]) == [False, False]
+
+
+def test_interruptions_of_an_agent_are_told_and_kept() -> None:
+    def of(mirror: Mirror) -> AgentShown:
+        [agent] = shown("load", mirror, [], Rates()).agents
+        return agent
+
+    mirror = bounded_mirror(life(11, "lost", "x", T[10]))
+    advanced(mirror, T[14])
+    assert (of(mirror).away_since, of(mirror).interruptions, of(mirror).last_away) == (T[9], 1, (0, 0))
+    # it is said again that nobody hears of it: that is the same interruption
+    mirror.take(life(12, "lost", "x", T[15]))
+    mirror.take(batch(13, "x", [(0, T[19], 15.0)], received=T[22], caught_up=True))
+    advanced(mirror, T[24])
+    assert (of(mirror).away_since, of(mirror).interruptions, of(mirror).last_away) == (0, 1, (T[9], T[22]))
+    mirror.take(life(14, "lost", "x", T[30]))
+    mirror.take(life(15, "joined", "x", T[33], "two", keys=0))
+    advanced(mirror, T[34])
+    arrays, kept = mirror.to_parts()
+    again = Mirror(mirror.columns, SECOND)
+    again.load(arrays, json.loads(json.dumps(kept)))
+    assert (of(again).interruptions, of(again).last_away) == (2, (T[29], T[33]))
+    # what was kept by earlier versions says nothing of them
+    kept["agents"] = {name: seen[:5] for name, seen in kept["agents"].items()}
+    again.load(arrays, kept)
+    assert (of(again).interruptions, of(again).last_away) == (0, (0, 0))
 
 
 def test_what_was_on_its_way_before_an_agent_was_lost_does_not_vouch_for_it() -> None:

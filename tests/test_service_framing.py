@@ -162,7 +162,7 @@ def test_a_whole_frame_of_many_queries_has_fewer_points_of_each() -> None:
 
 def test_what_json_cannot_hold_is_null() -> None:
     status = Status(at=BEGAN, streams=(StreamStatus(name="p", rate=math.nan, lag_s=math.inf, batch_ms=12.5),))
-    agents = AgentsShown("h", 0, 0, 0, math.nan, 0.0, None, 0, (), ())
+    agents = AgentsShown("h", 0, 0, 0, 0, math.nan, 0.0, None, 0, (), ())
     made = Framer().frame(
         moving(
             declared("a"), status=status, level=math.inf, agents=(agents,), insight=insight(math.nan, 1.0)
@@ -176,7 +176,7 @@ def test_what_json_cannot_hold_is_null() -> None:
 
 
 def test_groups_of_an_alert_have_keys_that_javascript_can_hold() -> None:
-    told = AlertStatus("a", "q", "n > 1", "certainly", (), 2, ({"id": 2**60 + 1}, {"id": 7}), 2, 0, 0, "")
+    told = AlertStatus("a", "q", "n > 1", "certainly", (), 2, ({"id": 2**60 + 1}, {"id": 7}), 2, 0, 0, 0, "")
     engine: Any = SimpleNamespace(alerts=SimpleNamespace(status=lambda: (told,)))
     assert alert_frames(engine)[0].groups == [{"id": str(2**60 + 1)}, {"id": 7}]
 

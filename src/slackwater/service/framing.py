@@ -25,6 +25,7 @@ from slackwater.service.models import (
     AgentFrame,
     AgentsFrame,
     AlertFrame,
+    Away,
     Frame,
     Knobs,
     Mode,
@@ -236,6 +237,7 @@ def _agents(shown: AgentsShown) -> AgentsFrame:
         stream=shown.stream,
         there=shown.there,
         known=shown.known,
+        interruptions=shown.interruptions,
         keys=shown.keys,
         updates_per_second=_short(shown.updates_per_second) or 0.0,
         grants_per_second=_short(shown.grants_per_second) or 0.0,
@@ -249,6 +251,8 @@ def _agents(shown: AgentsShown) -> AgentsFrame:
                 updates=agent.updates,
                 offered_per_second=_short(agent.offered_per_second),
                 since=from_micros(agent.away_since) if agent.away_since else None,
+                interruptions=agent.interruptions,
+                last_away=_away(*agent.last_away),
             )
             for agent in shown.agents
         ],
@@ -265,6 +269,10 @@ def _agents(shown: AgentsShown) -> AgentsFrame:
             for w in shown.widths
         ],
     )
+
+
+def _away(since: int, until: int) -> Away | None:
+    return Away(since=from_micros(since), until=from_micros(until)) if until else None
 
 
 def _short(value: float | None) -> float | None:

@@ -98,6 +98,13 @@ class QueryFrame(Model):
     points: list[Point]
 
 
+class Away(Model):
+    """A time that is over in which an agent was away."""
+
+    since: datetime
+    until: datetime
+
+
 class AgentFrame(Model):
     """One agent of a stream."""
 
@@ -109,6 +116,8 @@ class AgentFrame(Model):
         description="Messages a second if it sent every value; null while it has not said."
     )
     since: datetime | None = Field(description="Since when it is away; null while it is there.")
+    interruptions: int = Field(0, description="How often it was away so far.")
+    last_away: Away | None = Field(None, description="When it was away the last time, where it is back.")
 
 
 class WidthFrame(Model):
@@ -129,6 +138,7 @@ class AgentsFrame(Model):
     stream: str
     there: int
     known: int
+    interruptions: int = Field(0, description="How often agents were away so far, all together.")
     keys: int
     updates_per_second: float
     grants_per_second: float
@@ -161,7 +171,9 @@ class AlertFrame(Model):
     raised: int = Field(description="In how many groups it is raised now; 1 without groups.")
     groups: list[dict[str, Any]] = Field([], description="The keys of some of these groups.")
     events: int
-    waiting: int = Field(description="Events that the webhook has not taken yet.")
+    waiting: int = Field(description="Events that some webhook has not taken yet.")
+    lost: int = Field(0, description="Events that were dropped, since too many waited.")
+    failed: int = Field(0, description="Attempts to tell a webhook that have failed.")
     trouble: str = Field(description="Why the webhook did not take the last one; empty where it did.")
 
 

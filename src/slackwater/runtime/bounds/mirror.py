@@ -163,7 +163,7 @@ class Mirror(Seen):
         else:
             keys = np.flatnonzero(self.owner == agent.place)
         if event.kind == "lost":
-            agent.lost = event.at
+            agent.is_lost(event.at)
             self._doubt(keys, event.at)
         elif event.kind == "joined":
             if agent.incarnation != what["incarnation"]:
@@ -172,12 +172,12 @@ class Mirror(Seen):
                 gone = self.belief.withdrawn[keys] > 0
                 self._handed(keys[~gone], event.at, position)
                 self.belief.unsure[keys[gone]] = 0
-                agent.lost = 0
+                agent.is_back(event.at)
             agent.incarnation = what["incarnation"]
             agent.cost = what.get("cost", 1.0)
         elif event.kind == "caught_up":
             # the same process with the same bounds, and all that waited has been sent
-            agent.lost = 0
+            agent.is_back(event.at)
         self.away[keys] = agent.lost > 0
         self._vouch(keys)
         return self.belief.objects(keys).ravel()

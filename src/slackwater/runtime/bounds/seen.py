@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +50,24 @@ class AgentSeen:
     """What one of its messages costs, relative to those of others, times what its key says."""
     rows: int = 0
     """What it has told."""
+    interruptions: int = 0
+    """How often it was away, or has lost rows on their way."""
+    last_away: tuple[int, int] = (0, 0)
+    """From when to when it was away the last time; zeros where it never was and is back."""
     offered: deque[tuple[int, int]] = field(default_factory=deque, compare=False)
     """By time: how many values had come to it; of the last minute, and of the life it is in."""
+
+    def is_lost(self, at: int) -> None:
+        """From a time on nobody has heard of it, where it was there until then."""
+        if not self.lost:
+            self.interruptions += 1
+            self.lost = at
+
+    def is_back(self, at: int) -> None:
+        """From a time on it is there."""
+        if self.lost:
+            self.last_away = self.lost, max(self.lost, at)
+        self.lost = 0
 
     def offers(self, at: int, values: int) -> None:
         """It has said how many values had come to it at a time."""
@@ -68,6 +84,18 @@ class AgentSeen:
             return None
         (first, before), (last, after) = self.offered[0], self.offered[-1]
         return (after - before) * 1e6 / (last - first)
+
+    def to_json(self) -> list[Any]:
+        """What is kept of it."""
+        seen = [self.place, self.incarnation, self.lost, self.cost, self.rows]
+        return [*seen, self.interruptions, list(self.last_away)]
+
+    @classmethod
+    def from_json(cls, kept: list[Any]) -> Self:
+        """What was kept, by earlier versions without interruptions."""
+        place, incarnation, lost, cost, rows, *more = kept
+        interruptions, (since, until) = more or (0, (0, 0))
+        return cls(place, incarnation, lost, cost, rows, interruptions, (since, until))
 
 
 class Seen:
@@ -180,7 +208,7 @@ class Seen:
         arrays |= {name: getattr(self, name) for name in _ARRAYS}
         kept = {
             "names": self.names,
-            "agents": {n: [a.place, a.incarnation, a.lost, a.cost, a.rows] for n, a in self.agents.items()},
+            "agents": {n: agent.to_json() for n, agent in self.agents.items()},
             "declared": self._declared,
             "queue": self.queue.to_json(),
             "early": [[grant, position, agent] for (grant, agent), position in sorted(self._early.items())],
@@ -208,7 +236,7 @@ class Seen:
         self._missing = {key: (position, lists) for key, position, lists in kept.get("missing", ())}
         live = kept.get("live", ())
         self.belief.live = {key: LiveSum(np.array(m, np.int64), scope, size) for key, m, scope, size in live}
-        self.agents = {n: AgentSeen(*seen) for n, seen in kept["agents"].items()}
+        self.agents = {n: AgentSeen.from_json(seen) for n, seen in kept["agents"].items()}
         self._declared = dict(kept["declared"])
         self.queue.load(dict(kept["queue"]))
         # earlier versions asked neither whose words are nor whether all can be read

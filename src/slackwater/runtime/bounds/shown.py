@@ -24,6 +24,10 @@ class AgentShown:
     offered_per_second: float | None
     """Values a second that come to it, each a message if it sent everything; None while it has not said."""
     away_since: int
+    interruptions: int = 0
+    """How often it was away."""
+    last_away: tuple[int, int] = (0, 0)
+    """From when to when it was away the last time, where it is back."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class AgentsShown:
     stream: str
     there: int
     known: int
+    interruptions: int
+    """How often agents were away, all together."""
     keys: int
     updates_per_second: float
     grants_per_second: float
@@ -64,7 +70,15 @@ def shown(stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: Rates
     owners = mirror.owner[own]
     keys = np.bincount(owners[owners >= 0], minlength=places)
     agents = [
-        AgentShown(name, int(keys[agent.place]), agent.rows, agent.offered_per_second, agent.lost)
+        AgentShown(
+            name,
+            int(keys[agent.place]),
+            agent.rows,
+            agent.offered_per_second,
+            agent.lost,
+            agent.interruptions,
+            agent.last_away,
+        )
         for name, agent in mirror.agents.items()
     ]
     there = [a for a in agents if not a.away_since]
@@ -75,6 +89,7 @@ def shown(stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: Rates
         stream,
         len(there),
         places,
+        sum(agent.interruptions for agent in agents),
         len(own),
         rates.up,
         rates.down,
