@@ -15,6 +15,7 @@ from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.batch_times import BatchTimes
 from slackwater.runtime.insight import Insight
 from slackwater.service.api_models import Statistics
 from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
@@ -58,6 +59,7 @@ class Still:
     shown: Frame = field(default_factory=a_frame)
     kept: list[Frame] = field(default_factory=list)
     """The frames of `frames`, oldest first."""
+    took: Mapping[str, BatchTimes] = field(default_factory=dict)
     declared: Catalog = field(default_factory=lambda: Catalog.from_sql(SQL, Functions()))
 
     @property
@@ -99,6 +101,9 @@ class Still:
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         return []
+
+    def batch_times(self) -> Mapping[str, BatchTimes]:
+        return self.took
 
     def knobs(self) -> Knobs | None:
         return None

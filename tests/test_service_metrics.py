@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service_client import Client
 from service_still import AT, Still, a_frame
+from slackwater.runtime.batch_times import BatchTimes
 from slackwater.service.events import Readers
 from slackwater.service.metrics import registry
 from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Point, QueryFrame, StreamFrame
@@ -59,7 +60,7 @@ def a_busy_frame() -> Frame:
     )  # fmt: skip
     agents = AgentsFrame(
         stream="hosts", there=2, known=3, keys=40, updates_per_second=4.0, grants_per_second=1.0,
-        offered_per_second=90.0, late=0, agents=[], widths=[],
+        offered_per_second=90.0, late=0, agents=[], widths=[], interruptions=5,
     )  # fmt: skip
     alert = AlertFrame(
         name="heavy",
@@ -69,17 +70,20 @@ def a_busy_frame() -> Frame:
         raised=1,
         events=4,
         waiting=2,
+        lost=6,
+        failed=8,
         trouble="",
     )
     silent = query("silent", met=None, error=None, rate=None, load=None, how=None, points=[], suspended=True)
     return a_frame(
         load=2.0, kept_load=1.0, capacity=1.2, level=0.3,
-        streams=[stream], queries=[query("web"), query(ODD, met=False), silent], agents=[agents], alerts=[alert],
+        streams=[stream], queries=[query("web"), query(ODD, met=False, keys={"host": "a", "port": None}), silent], agents=[agents], alerts=[alert],
     )  # fmt: skip
 
 
 def families(frame: Frame) -> dict[str, Metric]:
-    text = generate_latest(registry(Still(frame), Readers(count=3, sent=9))).decode()
+    took = {"p": BatchTimes().with_batch(0.2).with_batch(0.4).with_batch(90.0)}
+    text = generate_latest(registry(Still(frame, took=took), Readers(count=3, sent=9))).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
@@ -89,7 +93,8 @@ def busy() -> dict[str, Metric]:
 
 
 def value(found: dict[str, Metric], name: str, **labels: str) -> float | None:
-    family = found[name.removesuffix("_total")] if name.removesuffix("_total") in found else found[name]
+    known = re.sub("_(total|bucket|sum|count)$", "", name)
+    family = found[known] if known in found else found[name]
     fitting = [s.value for s in family.samples if s.name == name and s.labels == labels]
     assert len(fitting) <= 1
     return fitting[0] if fitting else None
@@ -107,13 +112,28 @@ def test_numbers_are_those_of_the_frame(busy: dict[str, Metric]) -> None:
     assert value(busy, "slackwater_phase", phase="running") == 1
     assert value(busy, "slackwater_phase", phase="failed") == 0
     assert value(busy, "slackwater_rows_total", stream="p") == 1000
-    assert value(busy, "slackwater_batch_seconds", stream="p") == 0.4
+    assert value(busy, "slackwater_last_batch_seconds", stream="p") == 0.4
     assert value(busy, "slackwater_answers_total", query="web") == 7
-    assert value(busy, "slackwater_answer_low", query="web", column="bytes") == 97
+    assert value(busy, "slackwater_answer_low", query="web", column="bytes", group="") == 97
+    grouped = value(busy, "slackwater_answer_high", query=ODD, column="bytes", group="host=a, port=NULL")
+    assert grouped == 103
+    assert value(busy, "slackwater_agent_interruptions_total", stream="hosts") == 5
+    assert value(busy, "slackwater_alert_events_lost_total", alert="heavy") == 6
+    assert value(busy, "slackwater_alert_failed_attempts_total", alert="heavy") == 8
     assert value(busy, "slackwater_agent_values_per_second", stream="hosts") == 90
     assert value(busy, "slackwater_alert_events_total", alert="heavy") == 4
     assert value(busy, "slackwater_event_stream_readers") == 3
     assert value(busy, "slackwater_events_sent_total") == 9
+
+
+def test_how_long_batches_took_is_a_histogram(busy: dict[str, Metric]) -> None:
+    def bucket(le: str) -> float | None:
+        return value(busy, "slackwater_batch_seconds_bucket", stream="p", le=le)
+
+    assert busy["slackwater_batch_seconds"].type == "histogram"
+    assert [bucket(le) for le in ("0.1", "0.25", "0.5", "60.0", "+Inf")] == [0, 1, 2, 2, 3]
+    assert value(busy, "slackwater_batch_seconds_count", stream="p") == 3
+    assert value(busy, "slackwater_batch_seconds_sum", stream="p") == pytest.approx(90.6)
 
 
 def test_names_of_any_kind_come_through(busy: dict[str, Metric]) -> None:
@@ -123,7 +143,7 @@ def test_names_of_any_kind_come_through(busy: dict[str, Metric]) -> None:
 def test_what_is_not_known_is_left_out(busy: dict[str, Metric]) -> None:
     for name in ("contract_met", "error_ratio", "kept_rows_ratio", "query_load_seconds"):
         assert value(busy, f"slackwater_{name}", query="silent") is None
-    assert value(busy, "slackwater_answer_value", query="silent", column="bytes") is None
+    assert value(busy, "slackwater_answer_value", query="silent", column="bytes", group="") is None
     assert value(busy, "slackwater_suspended", query="silent") == 1
     idle = families(a_frame())
     assert "slackwater_load_seconds" in idle, "named all the same"
@@ -135,6 +155,10 @@ def test_names_and_types_follow_the_conventions(busy: dict[str, Metric]) -> None
     for family in own(busy):
         assert re.fullmatch(r"slackwater(_[a-z]+)+", family.name)
         assert family.documentation.endswith(".")
+        assert len(family.documentation.split()) > 3, "who reads it has nothing else"
+        if family.type == "histogram":
+            assert family.name.endswith("_seconds")
+            continue
         assert family.type in ("gauge", "counter")
         names = {sample.name for sample in family.samples if not sample.name.endswith("_created")}
         assert names <= {family.name + ("_total" if family.type == "counter" else "")}
@@ -167,8 +191,15 @@ def test_the_dashboard_asks_for_metrics_that_there_are(busy: dict[str, Metric]) 
     named = {name for text in asked for name in re.findall(r"\bslackwater_\w+", text)}
     assert named <= known
     assert len(named) > 20
+    for panel in panels:
+        targets = panel.get("targets", ())
+        for text in (target["expr"] for target in targets):
+            assert text.count("slackwater_") == text.count('instance=~"$instance"'), "runs are told apart"
+        # over a range each phase that there ever was would count as that of now
+        assert all(target.get("instant", False) == (panel["type"] == "stat") for target in targets)
     for text in asked:
-        for label in re.findall(r"(\w+)=~", text):
+        # Prometheus itself says of each series whose it is
+        for label in set(re.findall(r"(\w+)=~", text)) - {"instance"}:
             assert any(label in sample.labels for family in own(busy) for sample in family.samples)
 
 

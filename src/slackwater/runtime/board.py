@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from slackwater.language.contracts import Contract
 from slackwater.runtime.answer_batch import AnswerBatch
+from slackwater.runtime.batch_times import BatchTimes
 from slackwater.runtime.groups import places_of_group
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
 
@@ -45,6 +46,7 @@ class Board:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._streams: dict[str, StreamStatus] = {}
+        self._times: dict[str, BatchTimes] = {}
         self._queries: dict[str, _Query] = {}
         self._turn = 0
         self._begun: dict[str, datetime] = {}
@@ -86,6 +88,16 @@ class Board:
     def stream(self, status: StreamStatus) -> None:
         with self._lock:
             self._streams[status.name] = status
+
+    def took(self, stream: str, seconds: float) -> None:
+        """A batch of a stream is done."""
+        with self._lock:
+            self._times[stream] = self._times.get(stream, BatchTimes()).with_batch(seconds)
+
+    def batch_times(self) -> dict[str, BatchTimes]:
+        """By stream: how long its batches took since the run was started."""
+        with self._lock:
+            return dict(self._times)
 
     @contextmanager
     def running(self, stream: str, since: datetime) -> Iterator[None]:

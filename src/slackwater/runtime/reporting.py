@@ -39,6 +39,8 @@ class Reporter:
         lag = source.lag(offsets) if offsets else None
         if lag is None and state.latest is not None and not source.tells_time:
             lag = max(0.0, self._clocks.now().timestamp() - state.latest / 1e6)
+        if turn.decision.batch is not None:
+            self._board.took(stream, taken)
         self._board.stream(
             StreamStatus(
                 name=stream,

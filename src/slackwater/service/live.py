@@ -19,6 +19,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.explain import explain
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.batch_times import BatchTimes
 from slackwater.runtime.insight import Insight
 from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.session import Session
@@ -261,6 +262,10 @@ class Live:
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         return self._capture.newest(stream, limit)
+
+    def batch_times(self) -> Mapping[str, BatchTimes]:
+        engine = self._capture.engine
+        return engine.board.batch_times() if engine is not None else {}
 
     def knobs(self) -> Knobs | None:
         return self.dials.knobs() if self.dials is not None else None

@@ -24,6 +24,7 @@ from slackwater.plan.explain import explain
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.batch_times import BatchTimes
 from slackwater.runtime.insight import Insight
 from slackwater.runtime.json_values import from_micros, time_text
 from slackwater.runtime.recording import ANSWERS, TURNS, RecordedTurn, read_header, read_mark
@@ -157,6 +158,9 @@ class Recorded:
             if stream is None or turn.stream.lower() == stream.lower():
                 found.append(told(turn))
         return found
+
+    def batch_times(self) -> Mapping[str, BatchTimes]:
+        return {}
 
     def knobs(self) -> Knobs | None:
         return None

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from slackwater.language.statements import ExplainFormat
 from slackwater.plan.catalog import Catalog
 from slackwater.runtime.answers import Answer
+from slackwater.runtime.batch_times import BatchTimes
 from slackwater.service.api_models import Statistics
 from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
 
@@ -86,6 +87,10 @@ class Watched(Protocol):
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         """The newest decisions, newest first, as JSON objects."""
+        ...
+
+    def batch_times(self) -> Mapping[str, BatchTimes]:
+        """By stream: how long batches took since the run was started; nothing of a recording."""
         ...
 
     def knobs(self) -> Knobs | None:
