@@ -59,6 +59,7 @@ LIMITS: Mapping[str, Limit] = {
     **{f"peak_mb.{c}": Limit(most=500) for c in ("drained", "waiting", "away", "pieces", "pieces_waiting")},
     "batch_time_ratio": Limit(most=1.1),
     "events_lost": Limit(most=0),
+    "streams_broken": Limit(most=0),
     "requests_failed": Limit(most=0),
     "memory_slope_mb_per_min": Limit(most=2),
     "solve_ms_million": Limit(most=200),

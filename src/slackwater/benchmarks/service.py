@@ -1,10 +1,11 @@
 """``bench service``: what readers of a run cost it.
 
-One run, in three stretches: with nobody there, with two hundred readers of event streams and fifty requests a
-second, and with nobody again. *Batch time ratio*: the median batch of the middle stretch over that of the
-others. *Events lost*: numbers that readers did not get. *Memory slope*: of the driver, which serves, while
-readers are there. The load is light, so that nothing is shed: a run that sheds would hide in its rates what
-readers take. Readers are a process of their own at the lowest priority, as they would be on another machine.
+One run, in three stretches: with nobody there, with two hundred readers of event streams and fifty requests
+a second, and with nobody again. *Batch time ratio*: the median batch of the middle stretch over that of the
+others. *Events lost*: numbers that readers did not get, in between or at the end. *Memory slope*: of the
+driver, which serves, while readers are there. The load is light, so that nothing is shed: a run that sheds
+would hide in its rates what readers take. Readers are a process of their own at the lowest priority, as they
+would be on another machine.
 """
 
 from __future__ import annotations

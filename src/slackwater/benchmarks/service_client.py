@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 PATHS = (
@@ -35,7 +36,10 @@ class Told:
     """What came."""
 
     events: int = 0
-    lost: int = 0
+    gaps: int = 0
+    """Numbers between those of two events that came after each other."""
+    newest: list[int | None] = field(default_factory=list)
+    """By event stream: the number of its last event; None where none came."""
     broken: int = 0
     """Event streams that ended before their time."""
     requests: int = 0
@@ -43,6 +47,20 @@ class Told:
     late: int = 0
     """Requests that were not sent at their time: the readers themselves had none to spare."""
     seconds: list[float] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        """Numbers that event streams did not get, in between or at their end.
+
+        One that has just been made may have come to some and not yet to others. A stream without any event
+        misses all that the others can have had.
+        """
+        known = [number for number in self.newest if number is not None]
+        if not known:
+            return len(self.newest)
+        most = max(1, round(self.events / len(known)))
+        ends = [most if number is None else max(0, max(known) - number - 1) for number in self.newest]
+        return self.gaps + sum(ends)
 
 
 async def read_events(host: str, port: int, until: float, told: Told) -> None:
@@ -60,13 +78,18 @@ async def read_events(host: str, port: int, until: float, told: Told) -> None:
             if line.startswith(b"id: "):
                 number = int(line[4:])
                 told.events += 1
-                told.lost += max(0, number - last - 1) if last is not None else 0
+                told.gaps += max(0, number - last - 1) if last is not None else 0
                 last = number
     except TimeoutError:
         # at the end it is what ends the waiting; before, nothing has come for long
         told.broken += time.monotonic() < until - 0.1
+    except ConnectionError:
+        told.broken += 1
     finally:
+        told.newest.append(last)
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def ask(host: str, port: int, place: int, each_s: float, until: float, told: Told) -> None:
@@ -115,8 +138,9 @@ if __name__ == "__main__":
         main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
     )
     waits = sorted(found.seconds) or [0.0]
-    summary = {k: v for k, v in vars(found).items() if k != "seconds"}
+    summary: dict[str, float] = {k: v for k, v in vars(found).items() if isinstance(v, int)}
     summary |= {
+        "lost": found.lost,
         "request_ms_median": 1000 * waits[len(waits) // 2],
         "request_ms_99": 1000 * waits[int(0.99 * (len(waits) - 1))],
     }
