@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 import webbrowser
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,7 +67,7 @@ def spark_settings(cores: int | None = None) -> dict[str, str]:
     }
 
 
-def run_demo(console: Console, asked: Asked) -> bool:
+def run_demo(console: Console, asked: Asked, clock: Callable[[], float] = time.monotonic) -> bool:
     """Tell the story; with ``check`` whether it went as told."""
     live = console.is_terminal and not asked.check
     serve = Serve(port=asked.port)
@@ -89,7 +90,7 @@ def run_demo(console: Console, asked: Asked) -> bool:
         if asked.browser and not asked.check and has_display():
             webbrowser.open(address.page)
         try:
-            _watch(stage, console, asked, live=live)
+            _watch(stage, console, asked, clock, live=live)
         except KeyboardInterrupt:
             console.print("stopping after this batch …")
         stage.session.stop()
@@ -98,12 +99,12 @@ def run_demo(console: Console, asked: Asked) -> bool:
             if asked.seconds is not None and not stage.dials.told:
                 console.print("The story was not told to its end: it takes 75 seconds after warming up.")
             return True
-        return show(_findings(stage, answers), console)
+        return show(findings(stage, answers), console)
 
 
-def _watch(stage: Stage, console: Console, asked: Asked, *, live: bool) -> None:
+def _watch(stage: Stage, console: Console, asked: Asked, clock: Callable[[], float], *, live: bool) -> None:
     """Until the time is over, the story is told, or on a terminal until the user interrupts."""
-    deadline = time.monotonic() + (asked.seconds if asked.seconds is not None else PATIENCE_S)
+    deadline = clock() + (asked.seconds if asked.seconds is not None else PATIENCE_S)
     endless = live and asked.seconds is None
     if endless:
         console.print("Ctrl+C ends it, during the story and after it")
@@ -122,7 +123,7 @@ def _watch(stage: Stage, console: Console, asked: Asked, *, live: bool) -> None:
                 continue
             if asked.seconds is None and stage.dials.over:
                 return
-            if time.monotonic() >= deadline:
+            if clock() >= deadline:
                 if asked.seconds is not None:
                     return
                 raise RunError(
@@ -130,7 +131,7 @@ def _watch(stage: Stage, console: Console, asked: Asked, *, live: bool) -> None:
                 )
 
 
-def _findings(stage: Stage, answers_file: Path) -> list[Finding]:
+def findings(stage: Stage, answers_file: Path) -> list[Finding]:
     """What is found when the run is over, from what it has said and from what was made for it."""
     with answers_file.open("rb") as file:
         answers = [Answer.from_json(line) for line in file]
