@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench reproduce docs
+.PHONY: help setup demo test check bench reproduce pictures docs
 ARGS ?=
 BIN := .venv/bin
 # the Java which setup found or installed, where JAVA_HOME alone would not do
@@ -59,6 +59,10 @@ reproduce: setup ## Run the papers' experiments again, results into docs/results
 	$(JAVA) $(BIN)/slackwater reproduce precision-solver --json docs/results/precision-solver.json
 	$(JAVA) $(BIN)/slackwater reproduce precision-latency --json docs/results/precision-latency.json
 	$(JAVA) $(BIN)/slackwater reproduce precision-live --json docs/results/precision-live.json
+
+pictures: setup ## Take the pictures of the page in docs/images again, from the demo
+	@scripts/browser.sh
+	$(JAVA) $(BIN)/python scripts/pictures.py
 
 docs: setup ## Draw the figures of the documentation again from the results
 	$(JAVA) $(BIN)/python -m slackwater.benchmarks.figures
