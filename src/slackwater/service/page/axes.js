@@ -86,9 +86,11 @@ export function roomy(_chart, least, most) {
   const [low, high] = [within(least), within(most)];
   const largest = Math.max(Math.abs(low), Math.abs(high));
   const moved = high - low;
-  const still = moved <= STILL * largest || moved < LEAST;
-  const room = still ? Math.max(largest * 0.1, LEAST) : moved * 0.14;
-  return largest === 0 ? [-1, 1] : [low - room, high + room];
+  if (largest === 0) return [-1, 1];
+  if (moved > STILL * largest && moved > LEAST) return [low - 0.14 * moved, high + 0.14 * moved];
+  const room = Math.max(0.1 * largest, LEAST);
+  // a little below the middle: there it would lie between two pixels, now on one and now on the other
+  return [low - room, high + 1.02 * room];
 }
 
 /** What an axis can show of a value. */
