@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, cards_in_order, check_names, chromium, expect, focus, opened
+from browser import card, cards_in_order, check_names, chromium, expect, focus, opened, told_until
 from browser_still import Told, a_few, many, served
 from frames import frame, point, query
+from slackwater.service.models import QueryFrame
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +208,120 @@ def test_of_a_thousand_queries_only_those_in_view_are_drawn(browser: Browser) ->
         assert drawn.count() < 60
         kept = page.locator("#cards > li").evaluate_all("all => all.filter((each) => each.marked).length")
         assert kept == 1_000
+
+
+CHANGES = """async () => {
+  // what is done in the page: changes of its elements, and charts that are drawn
+  const seen = { changes: 0, cards: new Set(), draws: 0 };
+  const take = (records) => records.forEach(({ target, addedNodes }) => {
+    seen.changes += 1;
+    const element = target.nodeType === Node.ELEMENT_NODE ? target : target.parentElement;
+    const card = element?.closest("#cards > li");
+    if (card) seen.cards.add(card.dataset.name);
+  });
+  const observer = new MutationObserver(take);
+  observer.observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+  const { clearRect } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.clearRect = function (...all) {
+    seen.draws += 1;
+    return clearRect.apply(this, all);
+  };
+  window.work = () => {
+    take(observer.takeRecords());
+    const { changes, cards, draws } = seen;
+    [seen.changes, seen.cards, seen.draws] = [0, new Set(), 0];
+    return { changes, cards: cards.size, draws };
+  };
+}"""
+"""Counts what the page does; `work()` says it, and begins anew."""
+
+
+def test_a_frame_of_a_thousand_queries_costs_what_is_seen_of_them(browser: Browser) -> None:
+    """Counts, not times: the same on any machine."""
+
+    def work_of_a_frame(count: int) -> dict[str, int]:
+        watched = Told(frame(1, many(count, 0, 1), whole=True))
+        with served(watched) as address, opened(browser, address.page) as page:
+            expect(page.locator("#count")).to_have_text(str(count))
+            expect(card(page, "q0000").locator("canvas")).to_be_visible()
+            expect(page.locator("#plan img")).to_be_visible()
+            # the first is measured as the others are, with all that it still brings
+            watched.tell(many(count, 1_000, 2))
+            expect(card(page, "q0003").locator(".value")).to_have_text("1003")
+            page.evaluate(CHANGES)
+            frames = 5
+            for number in range(frames):
+                watched.tell(many(count, 2_000 + number, 3 + number))
+                expect(card(page, "q0003").locator(".value")).to_have_text(str(2_003 + number))
+            found: dict[str, int] = page.evaluate("work()")
+            return {
+                "changes": found["changes"] // frames,
+                "cards": found["cards"],
+                "draws": found["draws"] // frames,
+            }
+
+    few, all_ = work_of_a_frame(60), work_of_a_frame(1_000)
+    assert few["cards"] >= 9
+    assert few["changes"] >= 2 * 9, "value and words of a chart, by card"
+    # of sixty as many are in view as of a thousand
+    assert all_["cards"] <= few["cards"]
+    assert all_["changes"] <= 1.25 * few["changes"] + 20
+    assert all_["draws"] <= few["draws"] + 4
+    # nor is any card changed in more than a few places
+    assert all_["changes"] <= 10 * all_["cards"] + 40
+
+
+def test_a_thousand_queries_are_found_and_put_in_order(browser: Browser) -> None:
+    def told(i: int) -> QueryFrame:
+        # orders that have nothing to do with that of the names, nor with each other
+        error, load, met = (i * 7 % 1_000) / 1_000, (i * 13 % 1_000) / 1_000, i % 10 != 3
+        return query(
+            f"q{i:04}",
+            [point(1, i, half=1, how="sampled")],
+            error=error,
+            load=load,
+            met=met,
+            contract=f"ERROR {i % 7}%",
+            how="sampled",
+        )
+
+    shown = [told(i) for i in range(1_000)]
+    names = {q.name: q for q in shown}
+    with served(Told(frame(1, shown, whole=True))) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("1000")
+        page.locator("#cards > li").evaluate_all("all => all.forEach((each) => (each.marked = true))")
+        by_name = sorted(names)
+        wanted = {
+            "error": sorted(by_name, key=lambda name: -(names[name].error or 0)),
+            "load": sorted(by_name, key=lambda name: -(names[name].load or 0)),
+            "contract met": sorted(by_name, key=lambda name: bool(names[name].met)),
+            "name": by_name,
+        }
+        for order, expected in wanted.items():
+            page.get_by_label("sorted by").select_option(order)
+            assert cards_in_order(page) == expected, order
+            # what is first is drawn, and no more than is seen
+            expect(card(page, expected[0]).locator("canvas")).to_be_visible()
+            told_until(page, lambda: None, lambda: page.locator("#cards canvas").count() < 60)
+        for text, found in {
+            "q099": [f"q{i:04}" for i in range(990, 1_000)],
+            "ERROR 3%": [f"q{i:04}" for i in range(1_000) if i % 7 == 3],
+            "q0": by_name,
+            "nothing": [],
+        }.items():
+            page.locator("#search").fill(text)
+            expect(page.locator("#count")).to_have_text(
+                "1000" if len(found) == 1_000 else f"{len(found)} of 1000"
+            )
+            assert cards_in_order(page) == found, text
+        page.locator("#search").fill("")
+        page.get_by_role("button", name="Not met 100").click()
+        expect(page.locator("#count")).to_have_text("100 of 1000")
+        assert cards_in_order(page) == [name for name in by_name if not names[name].met]
+        page.get_by_label("sorted by").select_option("error")
+        assert cards_in_order(page) == [name for name in wanted["error"] if not names[name].met]
+        kept = page.locator("#cards > li").evaluate_all("all => all.filter((each) => each.marked).length")
+        assert kept == 1_000, "none is built twice"
 
 
 def test_a_query_that_comes_and_one_that_goes(browser: Browser) -> None:

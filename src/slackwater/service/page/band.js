@@ -1,7 +1,7 @@
 /** The band chart of a query: answers as a line, their intervals as a band, what is missing as what it is. */
 
 import { common } from "./axes.js";
-import { bandOptions, columnsOf, gapsOf, pointText } from "./band_lines.js";
+import { bandOptions, columnsOf, gapsOf, pointText, unbounded } from "./band_lines.js";
 import { interval, number, ROW, span } from "./format.js";
 import { onColours } from "./palette.js";
 
@@ -12,6 +12,7 @@ export class BandChart {
     this.told = told;
     this.axes = axes;
     this.suspended = [];
+    this.unknown = [];
     this.index = [];
     this.points = [];
     this.chart = null;
@@ -24,8 +25,8 @@ export class BandChart {
     const { frame, series } = query;
     this.points = series.window();
     const { kind, slide_seconds: slide = null } = frame;
-    const { columns, suspended, index } = columnsOf(this.points, { kind, slide, until });
-    [this.suspended, this.index] = [suspended, index];
+    const { columns, ...found } = columnsOf(this.points, { kind, slide, until });
+    Object.assign(this, found);
     if (this.chart === null) this.#make(columns);
     else this.chart.setData(columns);
     this.place.setAttribute("aria-label", summary(frame, this.points));
@@ -41,8 +42,9 @@ export class BandChart {
   }
 
   #make(columns) {
-    const more = { axes: this.axes, suspended: () => this.suspended, told: (row) => this.#tell(row) };
-    this.chart = new uPlot(bandOptions(this.place, more), columns, this.place);
+    const { axes } = this;
+    const stretches = { suspended: () => this.suspended, unknown: () => this.unknown };
+    this.chart = new uPlot(bandOptions(this.place, { axes, ...stretches, told: (row) => this.#tell(row) }), columns, this.place);
   }
 
   /** A chart without a line says so instead of showing empty axes. */
@@ -75,6 +77,8 @@ function summary(frame, points) {
   if (values.length) parts.push(`between ${number(Math.min(...values))} and ${number(Math.max(...values))}`);
   const widest = Math.max(0, ...points.map((point) => (point.high - point.low) / 2).filter(Number.isFinite));
   if (widest > 0) parts.push(`widest interval ± ${number(widest)}`);
+  const without = points.filter(unbounded).length;
+  if (without) parts.push(`no interval for ${without} of them`);
   const gaps = gapsOf(points, frame.slide_seconds ?? null);
   if (gaps) parts.push(`${gaps} gap${gaps === 1 ? "" : "s"}`);
   for (const how of ["modelled", "suspended"]) {

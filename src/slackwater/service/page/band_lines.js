@@ -4,6 +4,14 @@ import { axis, common, labelled, roomy, spread, timeAxis } from "./axes.js";
 import { interval, share, when } from "./format.js";
 import { colour } from "./palette.js";
 
+/** Answers that are right as they are: where one of them has no value, that is its value. */
+const RIGHT = new Set(["exact", "subset"]);
+
+/** Whether nothing is known of how far off an answer is: an agent is away, say, or too few rows were seen. */
+export function unbounded({ how, low, high }) {
+  return !RIGHT.has(how) && how !== "suspended" && !(Number.isFinite(low) && Number.isFinite(high));
+}
+
 /** Windows that end further apart than so many slides have others between them that were left out. */
 const GAP = 1.5;
 
@@ -22,8 +30,9 @@ export function gapsOf(points, slide) {
 }
 
 /**
- * Columns for uPlot: time, low, high, measured, modelled; the stretches in which a query was suspended; and by row the
- * place of its point. An answer over current values stands `until` the next one.
+ * Columns for uPlot: time, low, high, measured, modelled; the stretches in which a query was suspended, and those in
+ * which its answers had no interval; and by row the place of its point. An answer over current values stands `until`
+ * the next one.
  */
 export function columnsOf(points, { slide = null, kind = "windows", until = null } = {}) {
   return kind === "current" ? standing(points, until) : joined(points, slide);
@@ -31,7 +40,7 @@ export function columnsOf(points, { slide = null, kind = "windows", until = null
 
 /** Answers of windows: a line from one to the next, unless others between them were left out. */
 function joined(points, slide) {
-  const at = [], low = [], high = [], solid = [], dashed = [], suspended = [], index = [];
+  const at = [], low = [], high = [], solid = [], dashed = [], suspended = [], unknown = [], index = [];
   const blank = (time) => {
     for (const column of [low, high, solid, dashed]) column.push(null);
     at.push(time);
@@ -41,10 +50,12 @@ function joined(points, slide) {
     const before = points[i - 1];
     const gap = gapBefore(points, i, slide);
     if (gap) blank((before.at + point.at) / 2);
+    const stretch = [before && !gap ? before.at : point.at - (slide ?? 1), point.at];
     if (point.how === "suspended") {
-      suspended.push([before && !gap ? before.at : point.at - (slide ?? 1), point.at]);
+      suspended.push(stretch);
       return blank(point.at);
     }
+    if (unbounded(point)) unknown.push(stretch);
     const value = orNull(point.value);
     const modelled = point.how === "modelled";
     const place = at.length;
@@ -58,18 +69,19 @@ function joined(points, slide) {
     if (place && modelled && solid[place - 1] !== null) dashed[place - 1] = solid[place - 1];
     if (place && !modelled && dashed[place - 1] !== null && solid[place - 1] === null) dashed[place] = value;
   });
-  return { columns: [at, low, high, solid, dashed], suspended, index };
+  return { columns: [at, low, high, solid, dashed], suspended, unknown, index };
 }
 
 /** Answers over current values: each stands until the next one, and moves by its slope until then. */
 function standing(points, until) {
-  const at = [], low = [], high = [], solid = [], dashed = [], suspended = [], index = [];
+  const at = [], low = [], high = [], solid = [], dashed = [], suspended = [], unknown = [], index = [];
   const modelled = (point) => point.how === "modelled";
   const drawn = (point) => point !== undefined && point.how !== "suspended" && Number.isFinite(point.value);
   points.forEach((point, i) => {
     const next = points[i + 1];
     const end = next?.at ?? Math.max(point.at, until ?? point.at);
     if (point.how === "suspended") suspended.push([point.at, end]);
+    else if (unbounded(point)) unknown.push([point.at, end]);
     const shown = drawn(point);
     for (const time of end > point.at ? [point.at, end] : [point.at]) {
       const moved = (time - point.at) * (point.slope ?? 0);
@@ -78,18 +90,18 @@ function standing(points, until) {
       at.push(time);
       low.push(shown ? orNull(point.low + moved) : null);
       high.push(shown ? orNull(point.high + moved) : null);
-      solid.push(shown && (!modelled(point) || turns) ? point.value + moved : null);
-      dashed.push(shown && (modelled(point) || turns) ? point.value + moved : null);
-      index.push(shown ? i : -1);
+      solid.push(shown && (!modelled(point) || turns) ? orNull(point.value + moved) : null);
+      dashed.push(shown && (modelled(point) || turns) ? orNull(point.value + moved) : null);
+      index.push(shown || unbounded(point) ? i : -1);
     }
   });
-  return { columns: [at, low, high, solid, dashed], suspended, index };
+  return { columns: [at, low, high, solid, dashed], suspended, unknown, index };
 }
 
 const orNull = (value) => (Number.isFinite(value) ? value : null);
 
-/** Options of a band chart in an element; `suspended` gives its stretches, `told` gets the row below the pointer. */
-export function bandOptions(place, { axes = true, suspended, told }) {
+/** Options of a band chart in an element; `suspended` and `unknown` give its stretches, `told` gets the row below the pointer. */
+export function bandOptions(place, { axes = true, suspended, unknown, told }) {
   const none = { points: { show: false }, paths: uPlot.paths.linear() };
   const edge = { ...none, stroke: () => colour("band-edge"), width: 1 };
   return {
@@ -106,20 +118,40 @@ export function bandOptions(place, { axes = true, suspended, told }) {
     ],
     bands: [{ series: [2, 1], fill: () => colour("band") }],
     hooks: {
-      drawClear: [(chart) => hatch(chart, suspended())],
+      drawClear: [(chart) => (tint(chart, unknown()), hatch(chart, suspended()))],
       draw: [dots],
       setCursor: [(chart) => told(chart.cursor.idx)],
     },
   };
 }
 
+/** Where stretches of time lie on a chart, in pixels. */
+function placesOf(chart, stretches) {
+  const { bbox } = chart;
+  const places = stretches.map(([from, to]) => [
+    Math.max(bbox.left, chart.valToPos(from, "x", true)),
+    Math.min(bbox.left + bbox.width, chart.valToPos(to, "x", true)),
+  ]);
+  return places.filter(([left, right]) => right > left);
+}
+
+/** A quiet ground where nothing is known of how far off an answer is. */
+function tint(chart, stretches) {
+  const { ctx, bbox } = chart;
+  ctx.save();
+  ctx.globalAlpha = 0.4;
+  ctx.fillStyle = colour("suspended");
+  // in whole pixels, so that neighbours neither overlap nor leave a line between them
+  for (const [left, right] of placesOf(chart, stretches)) {
+    ctx.fillRect(Math.round(left), bbox.top, Math.round(right) - Math.round(left), bbox.height);
+  }
+  ctx.restore();
+}
+
 /** Hatches where nothing was looked at. */
 function hatch(chart, stretches) {
   const { ctx, bbox } = chart;
-  for (const [from, to] of stretches) {
-    const left = Math.max(bbox.left, chart.valToPos(from, "x", true));
-    const right = Math.min(bbox.left + bbox.width, chart.valToPos(to, "x", true));
-    if (right <= left) continue;
+  for (const [left, right] of placesOf(chart, stretches)) {
     ctx.save();
     ctx.beginPath();
     ctx.rect(left, bbox.top, right - left, bbox.height);
@@ -157,5 +189,6 @@ function dots(chart) {
 /** A point in words. */
 export function pointText(point) {
   const kept = point.rate < 1 ? `, ${share(point.rate)} kept` : "";
-  return `${when(point.at)}  ${interval(point.value, point.low, point.high)}  ${point.how}${kept}`;
+  const none = unbounded(point) ? ", no interval" : "";
+  return `${when(point.at)}  ${interval(point.value, point.low, point.high)}  ${point.how}${none}${kept}`;
 }

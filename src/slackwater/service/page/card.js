@@ -28,6 +28,8 @@ export class Card {
     if (inView) return this.show(until, true);
     this.chart?.destroy();
     this.chart = null;
+    // its chart will not say that the pointer has left it
+    if (this.hovered !== null) this.#hover(null);
   }
 
   /** Shows the query as it is; nothing is done for a card that nobody sees. */
@@ -56,9 +58,9 @@ export class Card {
     say(parts.interval, fitting(value, interval));
     if (parts.interval.title !== interval) parts.interval.title = interval;
     if (this.hovered === null) say(parts.of, ofText(frame));
-    say(parts.error, errorText(frame));
-    say(parts.kept, share(frame.rate));
-    say(parts.load, frame.load === null ? (frame.missed ? `${compact(frame.missed)} missed` : "–") : seconds(frame.load));
+    fact(parts.error, errorText(frame));
+    fact(parts.kept, share(frame.rate));
+    fact(parts.load, frame.load === null ? (frame.missed ? `${compact(frame.missed)} missed` : "–") : seconds(frame.load));
     const fresh = this.chart === null;
     this.chart ??= new BandChart(parts.chart, { told: (text) => this.#hover(text) });
     if (fresh || anew || series.changed || frame.kind === "current") this.chart.show(this.query, until);
@@ -88,6 +90,12 @@ export class Card {
     say(this.parts.of, text ?? ofText(this.query.frame));
     this.parts.of.classList.toggle("hovered", text !== null);
   }
+}
+
+/** A fact, of which the whole is told on a look where it has no room. */
+function fact(element, text) {
+  say(element, text);
+  if (element.title !== text) element.title = text;
 }
 
 /** "1,234 ± 5 (95%)" as value and interval. */

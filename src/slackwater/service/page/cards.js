@@ -25,7 +25,7 @@ const rank = (frame) => (frame.met === false || frame.suspended ? 0 : frame.met 
 export function errorOf({ frame, series }) {
   if (frame.suspended) return Infinity;
   if (frame.error !== null) return frame.error;
-  const last = series.window().at(-1);
+  const last = series.newest;
   // around 0, and where an agent that is away leaves no interval
   const unbounded = last !== undefined && !EXACT.has(last.how) && !(last.low === last.high);
   return unbounded ? Infinity : (frame.expected_error ?? -1);

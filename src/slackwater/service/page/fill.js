@@ -3,7 +3,7 @@
 import { getAnswers, getJson } from "./api.js";
 import { keyText, ROW } from "./format.js";
 import { ofSeries } from "./run.js";
-import { ROOM } from "./series.js";
+import { MOMENTS, ROOM } from "./series.js";
 
 const MOST_AT_A_TIME = 3;
 const waiting = [];
@@ -69,12 +69,16 @@ export function pointOf(answer) {
   };
 }
 
-/** Puts what the service remembers before the first frame of the tide line. */
+/** Puts what the service remembers into the tide line, where frames have not told it. */
 export async function fillTide(tide, done) {
+  const { runs } = tide;
   try {
-    tide.before(await getJson("/api/moments?limit=900"));
+    const moments = await getJson(`/api/moments?limit=${MOMENTS}`);
+    // of another run by now, whose frames are counted anew
+    if (tide.runs !== runs) return;
+    tide.fill(moments);
     done();
   } catch {
-    // the line begins with the first frame then
+    // the line has only what frames have told then
   }
 }

@@ -4,18 +4,27 @@ const NONE = "–";
 /** The column of answers that are rows, whose columns are the keys. */
 export const ROW = "*";
 
-/** Thousands marked, about `digits` of them. */
+/** Thousands marked, to so many digits; whole numbers in full, as far as they are known to their last digit. */
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return NONE;
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e15)) return value.toPrecision(3);
-  const whole = size >= 1 ? Math.floor(Math.log10(size)) + 1 : 0;
-  const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - Math.max(1, whole));
-  return value.toLocaleString("en", { maximumFractionDigits: decimals }).replace("-", "−");
+  const rounded = Number(size.toPrecision(digits));
+  if (!Number.isSafeInteger(value) && (rounded < 1e-4 || size >= 1e15)) return powered(Math.sign(value) * rounded);
+  const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - wholeDigits(size));
+  return signed(value.toLocaleString("en", { maximumFractionDigits: decimals }));
 }
 
-/** A count in about so many digits: 1.23k, 45.6M; ``round`` is Math.floor or Math.ceil for a bound. */
+/** Digits before the point; below 1 less than one, by the zeros behind it. */
+const wholeDigits = (size) => (size ? Math.floor(Math.log10(size)) + 1 : 1);
+
+/** With a power of ten, whose digits are two at least: 1.5e-09, 2e+18. */
+const powered = (value) => signed(value.toExponential().replace(/(?<=e[+-])\d$/, "0$&"));
+
+/** With the sign of a number before it, and not a hyphen. */
+const signed = (text) => text.replace(/^-/, "−");
+
+/** A count in about so many digits: 1.23k, 45.6M, 1.2e+22; ``round`` is Math.floor or Math.ceil for a bound. */
 export function compact(value, digits = 3, round = null) {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   let [left, unit] = [value, ""];
@@ -23,15 +32,26 @@ export function compact(value, digits = 3, round = null) {
     if (Math.abs(left) < 999.5) break;
     [left, unit] = [left / 1000, next];
   }
-  const whole = Math.max(1, Math.floor(Math.log10(Math.abs(left) || 1)) + 1);
+  const size = Math.abs(left);
+  // beyond the last unit, and where its digits would all be zeros
+  if (size >= 999.5) return powered(rounding(value, digits, round));
+  if (!unit && size < 1 && size > 0 && round === null) return number(left, digits);
+  const whole = Math.max(1, wholeDigits(size));
   const decimals = unit || !Number.isInteger(left) ? Math.max(0, digits - whole) : 0;
   const rounded = round === null ? left : round(left * 10 ** decimals) / 10 ** decimals;
-  return rounded.toFixed(decimals).replace("-", "−") + unit;
+  return signed(rounded.toFixed(decimals)) + unit;
+}
+
+/** A number of so many digits. */
+function rounding(value, digits, round) {
+  if (round === null) return Number(value.toPrecision(digits));
+  const power = wholeDigits(Math.abs(value)) - digits;
+  return Number(`${round(value / 10 ** power)}e${power}`);
 }
 
 /** A tick of an axis: compact, without zeros that say nothing. */
 export function tick(value, digits = 3) {
-  if (Math.abs(value) < 1) return String(Number(value.toPrecision(digits - 1))).replace("-", "−");
+  if (Math.abs(value) < 1) return number(Number(value.toPrecision(digits - 1)), digits);
   return compact(value, digits).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 }
 

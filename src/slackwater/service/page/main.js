@@ -70,6 +70,8 @@ function seen(frame) {
     return false;
   }
   const told = state.fold(frame);
+  // one that is whole comes where others were missed: the service still knows their moments
+  if (frame.whole) fillTide(state.tide, ask);
   for (const name of told.changed) changed?.add(name);
   announcer.turned(told.turned);
   ask();
@@ -80,7 +82,6 @@ function begin(frame) {
   recorded = frame.mode === "recorded";
   document.documentElement.dataset.mode = frame.mode;
   state = recorded ? new Recording() : new Run();
-  if (!recorded) fillTide(state.tide, ask);
 }
 
 /** Shows a place of a recording. */

@@ -4,7 +4,7 @@ import { getJson, getText } from "./api.js";
 import { compact, say, seconds } from "./format.js";
 import { Picture } from "./picture.js";
 import { completed, costsOf, edgePath, flowsOf, rowsOf, shapeOf } from "./plan_layout.js";
-import { facts, gateOf, nameOf, sheds, showDeclared, showTable, stateOf, summary } from "./plan_words.js";
+import { costOf, facts, gateOf, nameOf, showDeclared, showTable, stateOf, summary } from "./plan_words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const CHARACTER = 6.65;
@@ -139,7 +139,7 @@ export class Plan {
     const label = element("text", { x: 22, y: 16, class: "label" });
     label.textContent = shortened(row.operator.label, room);
     const title = element("title");
-    title.textContent = nameOf(row.operator);
+    parts.title = title;
     parts.facts = element("text", { x: 22, y: 30, class: "facts" });
     parts.gateSays = element("tspan", { class: "gate-says" });
     parts.factsSay = element("tspan");
@@ -198,19 +198,20 @@ export class Plan {
 
   #updateOperator(row, parts, { stream, flows, costs, total }) {
     const operator = stream.operators[row.place];
-    const shed = sheds(operator);
+    const gate = gateOf(operator, stream);
+    const shed = gate !== "";
     if (parts.gate.classList.contains("shut") !== shed) parts.gate.classList.toggle("shut", shed);
     const flow = flows[row.place];
     if (parts.whole) {
       setWidth(parts.whole, flow.whole);
       setWidth(parts.kept, flow.kept);
     }
-    const gate = gateOf(operator);
     const known = facts(operator, stream);
     // what does not fit before the bar is left out, the last first
     while (known.length > 1 && [gate, ...known].join(" · ").length > row.room) known.pop();
     say(parts.gateSays, gate);
     say(parts.factsSay, (shed ? " · " : "") + known.join(" · "));
+    say(parts.title, titleOf(operator));
     say(parts.cost, operator.seconds === null ? "" : `${seconds(operator.seconds)} a row`);
     const part = costs[row.place] === null || !total ? 0 : costs[row.place] / total;
     parts.barFull.style.width = `${(56 * part).toFixed(1)}px`;
@@ -226,6 +227,11 @@ export class Plan {
     parts.group.setAttribute("aria-label", `${row.name}: ${words}`);
     if (parts.mark.dataset.state !== state) parts.mark.dataset.state = parts.says.dataset.state = state;
   }
+}
+
+/** What an operator is, and whether its cost is that of others as well. */
+function titleOf(operator) {
+  return operator.shared && operator.seconds !== null ? `${nameOf(operator)}; a row costs ${costOf(operator)}` : nameOf(operator);
 }
 
 /** The square root of the flow, so that a hundredth of the water is still a line. */

@@ -101,11 +101,14 @@ export function rowsOf(streams, room = Infinity) {
   return { rows, height: Math.max(60, y), width: Math.max(room, LEFT + steps * indent + WORDS) };
 }
 
-/** The water of each operator: what would come to it, and what comes after the shedders before it. */
+/** The part of the rows of a stream that is read at its source. */
+export const readOf = ({ share = 1 }) => share ?? 1;
+
+/** The water of each operator: what would come to it, and what comes after the source and the shedders before it. */
 export function flowsOf(stream) {
   const kept = [];
   return stream.operators.map((operator, place) => {
-    const above = operator.parent >= 0 ? kept[operator.parent] : 1;
+    const above = operator.parent >= 0 ? kept[operator.parent] : readOf(stream);
     kept[place] = above * (operator.passes ?? 1);
     const whole = operator.rows_in ?? 1;
     return { whole, kept: whole * kept[place] };

@@ -2,6 +2,7 @@
 
 import { rows } from "./agents.js";
 import { compact, make, say, seconds, share } from "./format.js";
+import { readOf } from "./plan_layout.js";
 
 const NAMES = { stream: "stream", test: "filter", lookup: "lookup", python: "Python", members: "members" };
 const HEADS = ["operator", "reads", "rows", "cost of a row", "shedder", "queries that end here"];
@@ -23,11 +24,23 @@ export function facts(operator, stream) {
   return [own, `${share(after)} of all rows`].filter(Boolean);
 }
 
-/** Whether rows are shed before an operator. */
-export const sheds = ({ passes }) => passes !== null && passes !== undefined && passes < 1;
+/** What a row costs an operator; filters of a stream may be known only together. */
+export function costOf({ seconds: cost, shared }) {
+  if (cost === null) return "not measured";
+  return shared ? `${seconds(cost)}, mean of the filters` : seconds(cost);
+}
 
-/** What lies before an operator that sheds. */
-export const gateOf = (operator) => (sheds(operator) ? `lets pass ${share(operator.passes)}` : "");
+/** Whether a shedder stands before an operator. */
+const sheds = ({ passes }) => passes !== null && passes !== undefined && passes < 1;
+
+/** Whether an operator is the stream itself, of which its source leaves rows out. */
+const skips = (operator, stream) => operator.parent < 0 && readOf(stream) < 1;
+
+/** What lies before an operator that does not see all rows: a source that is read in part, or a shedder. */
+export function gateOf(operator, stream) {
+  const read = skips(operator, stream) ? `reads ${share(readOf(stream))}` : "";
+  return [read, sheds(operator) ? `lets pass ${share(operator.passes)}` : ""].filter(Boolean).join(", ");
+}
 
 /** How a query does: its state, and the same in words. */
 export function stateOf(query, drop) {
@@ -42,8 +55,9 @@ export function summary(streams) {
   return streams
     .map((stream) => {
       const shed = stream.operators.filter(sheds).map((operator) => `${share(operator.passes)} before ${operator.label}`);
+      const read = readOf(stream) < 1 ? `; reads ${share(readOf(stream))} of its rows` : "";
       const size = `${stream.operators.length} operators, ${stream.queries.length} queries`;
-      return `Plan of ${stream.stream}: ${size}; shedders: ${shed.join(", ") || "none"}`;
+      return `Plan of ${stream.stream}: ${size}${read}; shedders: ${shed.join(", ") || "none"}`;
     })
     .join(". ");
 }
@@ -75,8 +89,8 @@ export function showTable(drawn, now) {
       nameOf(operator),
       row.parent?.operator.label ?? "",
       facts(operator, stream).join(", "),
-      operator.seconds === null ? "not measured" : seconds(operator.seconds),
-      gateOf(operator) || "none",
+      costOf(operator),
+      gateOf(operator, stream) || "none",
       ends.get(row.key).join("; "),
     ];
     cells.forEach((text, i) => say(line.children[i], text));

@@ -4,6 +4,8 @@ import { moment } from "./format.js";
 
 /** Points of a query that are kept, and shown. */
 export const ROOM = 300;
+/** Moments of the tide line: as many as a run keeps, an hour of them. */
+export const MOMENTS = 3_600;
 const number = (value) => (value === null || value === undefined ? NaN : value);
 
 /** The answers of one column and one group, oldest first. */
@@ -20,6 +22,11 @@ export class Series {
 
   get last() {
     return this.points.at(-1);
+  }
+
+  /** The last point that is shown. */
+  get newest() {
+    return this.last;
   }
 
   /** Adds a point at its time, where it replaces one that is there: answers of a batch come in any order. */
@@ -54,9 +61,9 @@ export class Series {
     this.changed = true;
   }
 
-  /** The points to be shown. */
+  /** The points to be shown: as many each time, so that a chart moves on with every one that comes. */
   window() {
-    return this.points;
+    return this.points.slice(-this.room);
   }
 }
 
@@ -87,6 +94,10 @@ export class RecordedSeries extends Series {
     if (low !== this.end) [this.end, this.changed] = [low, true];
   }
 
+  get newest() {
+    return this.points[this.end - 1];
+  }
+
   window() {
     return this.points.slice(Math.max(0, this.end - ROOM), this.end);
   }
@@ -94,32 +105,33 @@ export class RecordedSeries extends Series {
 
 /** The tide line: load, what is kept of it, capacity and level by time. */
 export class Tide {
-  constructor(room = 900) {
+  constructor(room = MOMENTS) {
     this.room = room;
     this.rows = [];
     this.number = -1;
+    /** How many runs have told of it. */
+    this.runs = 1;
   }
 
   push(moment_) {
     if (moment_.number <= this.number) return;
     this.number = moment_.number;
-    const { load, kept_load: kept, capacity, level } = moment_;
-    this.rows.push({ at: moment(moment_.at), load, kept, capacity, level, rows: moment_.rows_per_second });
+    this.rows.push(rowOf(moment_));
     if (this.rows.length > this.room * 1.25) this.rows = this.rows.slice(-this.room);
   }
 
-  /** Puts moments before those that are there. */
-  before(moments) {
-    const first = this.rows[0]?.at ?? Infinity;
-    const older = new Tide(this.room);
-    for (const each of moments) if (moment(each.at) < first) older.push(each);
-    this.rows = [...older.rows, ...this.rows];
-    this.number = Math.max(this.number, older.number);
+  /** Puts moments among those that are there, before the first of them and where some have not come. */
+  fill(moments) {
+    const known = new Map(moments.map((each) => [moment(each.at), rowOf(each)]));
+    for (const row of this.rows) known.set(row.at, row);
+    this.rows = [...known.values()].sort((a, b) => a.at - b.at).slice(-this.room);
+    for (const { number } of moments) this.number = Math.max(this.number, number);
   }
 
   /** Another run tells now, whose frames are counted from the start. */
   restart() {
     this.number = -1;
+    this.runs += 1;
   }
 
   /** The moment of a frame. */
@@ -127,4 +139,8 @@ export class Tide {
     const rows = frame.streams.reduce((sum, stream) => sum + stream.rows_per_second, 0);
     this.push({ ...frame, rows_per_second: rows });
   }
+}
+
+function rowOf({ at, load, kept_load: kept, capacity, level, rows_per_second: rows }) {
+  return { at: moment(at), load, kept, capacity, level, rows };
 }

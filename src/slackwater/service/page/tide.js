@@ -2,9 +2,11 @@
 
 import { number, say, seconds } from "./format.js";
 import { colour, onColours } from "./palette.js";
-import { levelOptions, loadOptions } from "./tide_lines.js";
+import { brokenUp, levelOptions, loadOptions } from "./tide_lines.js";
 
-const SPANS = [[120, "2 min"], [600, "10 min"]];
+const SPANS = [[120, "2 min"], [600, "10 min"], [3_600, "1 h"]];
+/** Moments that are drawn: more would lie on one pixel. */
+const DRAWN = 1_200;
 const byId = (name) => document.getElementById(name);
 
 export class TideLine {
@@ -27,16 +29,18 @@ export class TideLine {
     const last = tide.rows.at(-1)?.at ?? 0;
     const from = recorded ? (tide.rows[0]?.at ?? 0) : last - this.span;
     const rows = tide.rows.filter((row) => row.at >= from);
+    const drawn = thinned(rows, last - from);
     // where nothing governs the load there is none: what arrives is shown in its place
     const governed = rows.some((row) => row.load !== null);
     say(byId("tide-unit"), governed || !rows.length ? "executor seconds a batch, UTC" : "rows a second, UTC; load is not measured yet");
-    const main = [
-      rows.map((row) => row.at),
-      rows.map((row) => (governed ? row.load : row.rows)),
-      rows.map((row) => (governed ? row.kept : row.rows)),
-      rows.map((row) => row.capacity),
-    ];
-    const level = [main[0], rows.map((row) => row.level)];
+    const [at, ...columns] = brokenUp([
+      drawn.map((row) => row.at),
+      drawn.map((row) => (governed ? row.load : row.rows)),
+      drawn.map((row) => (governed ? row.kept : row.rows)),
+      drawn.map((row) => row.capacity),
+      drawn.map((row) => row.level),
+    ]);
+    const [main, level] = [[at, ...columns.slice(0, 3)], [at, columns[3]]];
     this.charts ??= [
       new uPlot(loadOptions(this.places[0], { hooks: this.#hooks() }), main, this.places[0]),
       new uPlot(levelOptions(this.places[1], { hooks: this.#hooks() }), level, this.places[1]),
@@ -113,6 +117,23 @@ export class TideLine {
     }
   }
 }
+
+/** Of moments that would be drawn at the same place the worst; by the clock, so that it is the same one each time. */
+export function thinned(rows, length) {
+  if (rows.length <= DRAWN) return rows;
+  const together = Math.ceil(length / DRAWN);
+  const kept = [];
+  let before = NaN;
+  for (const row of rows) {
+    const place = Math.floor(row.at / together);
+    if (place !== before) kept.push(row);
+    else if (worse(row, kept.at(-1))) kept[kept.length - 1] = row;
+    before = place;
+  }
+  return kept;
+}
+
+const worse = (row, other) => row.level > other.level || (row.level === other.level && (row.load ?? 0) > (other.load ?? 0));
 
 /** What a level means, in a sentence. */
 export function levelWords(frame) {

@@ -1,11 +1,28 @@
 /** What the tide line is drawn from: the load as water against the capacity, and the level below it. */
 
-import { axis, common, timeAxis } from "./axes.js";
+import { axis, common, timeAxis, within } from "./axes.js";
 import { tick } from "./format.js";
 import { colour } from "./palette.js";
 
 const BARE = { points: { show: false } };
 const WIDTH = 44;
+
+/** Moments so many times further apart than they mostly are have others between them that nobody has measured. */
+const FAR_APART = 4;
+
+/** Columns by time in which a line ends where nobody has measured it: between moments that are far apart is one of nulls. */
+export function brokenUp([at, ...columns]) {
+  const steps = Float64Array.from(at.slice(1), (time, i) => time - at[i]).sort();
+  const longest = FAR_APART * steps[(steps.length - 1) >> 1];
+  const places = [];
+  for (let i = 1; i < at.length; i += 1) if (at[i] - at[i - 1] > longest) places.push(i);
+  if (!places.length) return [at, ...columns];
+  const broken = (column, between) => {
+    const parts = places.flatMap((place, n) => [...column.slice(places[n - 1] ?? 0, place), between(place)]);
+    return [...parts, ...column.slice(places.at(-1))];
+  };
+  return [broken(at, (place) => (at[place - 1] + at[place]) / 2), ...columns.map((column) => broken(column, () => null))];
+}
 
 /** Options of the chart of the load; where no load is measured its first line is that of the rows. */
 export function loadOptions(place, more = {}) {
@@ -47,7 +64,7 @@ function withCursor(place) {
   return { ...shared, cursor: { ...shared.cursor, sync: { key: "tide" } } };
 }
 
-const from0 = (least, room) => (_chart, _low, most) => [0, Math.max(least, most ?? 0) * room];
+const from0 = (least, room) => (_chart, _low, most) => [0, within(Math.max(least, most ?? 0) * room)];
 
 /** Water is deeper in colour below. */
 function water(chart) {

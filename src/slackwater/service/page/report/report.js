@@ -2,7 +2,7 @@
 
 import { bandOptions, columnsOf, pointText } from "../band_lines.js";
 import { onColours, recoloured } from "../palette.js";
-import { levelOptions, loadOptions } from "../tide_lines.js";
+import { brokenUp, levelOptions, loadOptions } from "../tide_lines.js";
 
 const PRINTED = { tide: 680, card: 300 };
 const AT_A_TIME = 8;
@@ -26,8 +26,8 @@ function drawTide() {
   const [above, below] = [".tide-chart", ".level-chart"].map((name) => document.querySelector(name));
   // where no load is measured, what arrives is shown in its place
   const lines = measured ? [at, load, kept, capacity] : [at, rows, rows, capacity];
-  keep(above, "tide", new uPlot(loadOptions(above), lines, above));
-  keep(below, "tide", new uPlot(levelOptions(below), [at, level], below));
+  keep(above, "tide", new uPlot(loadOptions(above), brokenUp(lines), above));
+  keep(below, "tide", new uPlot(levelOptions(below), brokenUp([at, level]), below));
 }
 
 /** Points of a query, which are told as columns. */
@@ -44,13 +44,13 @@ function drawBand(query) {
   const of = place.previousElementSibling;
   const words = of.textContent;
   const points = pointsOf(query);
-  const { columns, suspended, index } = columnsOf(points, { kind, slide, until });
+  const { columns, suspended, unknown, index } = columnsOf(points, { kind, slide, until });
   const told = (row) => {
     const point = points[index[row] ?? -1];
     of.textContent = point === undefined ? words : pointText(point);
     of.classList.toggle("hovered", point !== undefined);
   };
-  const options = bandOptions(place, { suspended: () => suspended, told });
+  const options = bandOptions(place, { suspended: () => suspended, unknown: () => unknown, told });
   keep(place, "card", new uPlot(options, columns, place));
 }
 
