@@ -158,6 +158,14 @@ def cards_in_order(page: Page) -> list[str]:
     return found
 
 
+def write_sql(page: Page, sql: str) -> None:
+    """Write SQL into the form that is open, in place of the beginning that it suggests."""
+    field = page.locator("#sql")
+    # it comes when the streams are known: a field that is filled before would have both
+    expect(field).to_have_value(re.compile("^CREATE QUERY my_query AS"))
+    field.fill(sql)
+
+
 def check_names(page: Page) -> None:
     """Every button, field and picture has a name, and no level of headings is left out."""
     told = page.locator("body").aria_snapshot()
