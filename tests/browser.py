@@ -39,6 +39,8 @@ REFUSED = "Failed to load resource: the server responded with a status of 4"
 """What Chromium itself writes to the console of an answer that refuses a request."""
 NAMED = "button|checkbox|combobox|img|link|searchbox|slider|spinbutton|switch|table|textbox"
 """Roles that say nothing without a name."""
+SPOKEN = ".announce:not(:empty)"
+"""What the page says aloud: one place of several, the one that is heard."""
 
 expect.set_options(timeout=PATIENCE_MS)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, chromium, expect, opened, write_sql
+from browser import SPOKEN, card, chromium, expect, opened, write_sql
 from browser_still import ALERT, TOKEN, Told, Turned, a_few, served
 from frames import answer, frame, point, query
 from service_still import StillControl
@@ -187,7 +187,7 @@ def test_an_error_is_scrolled_to_wherever_it_is(browser: Browser) -> None:
 def test_what_is_said_while_a_sheet_is_open_is_said_in_it(browser: Browser) -> None:
     watched = Told()
     with served(watched, Turned(watched)) as address, opened(browser, address.page) as page:
-        spoken = page.locator("#announce")
+        spoken = page.locator(SPOKEN)
         card(page, "calm").locator(".open").click()
         watched.tell([query("late", [point(9)], met=True)])
         expect(spoken).to_have_text("Contract met again: late.")
