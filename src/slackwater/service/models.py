@@ -98,6 +98,13 @@ class QueryFrame(Model):
     points: list[Point]
 
 
+class Away(Model):
+    """A time in which an agent was away."""
+
+    since: datetime
+    until: datetime
+
+
 class AgentFrame(Model):
     """One agent of a stream."""
 
@@ -109,6 +116,8 @@ class AgentFrame(Model):
         description="Messages a second if it sent every value; null while it has not said."
     )
     since: datetime | None = Field(description="Since when it is away; null while it is there.")
+    interruptions: int = Field(0, description="How often it was away so far in this run.")
+    last_away: Away | None = Field(None, description="The last time that it was away and came back.")
 
 
 class WidthFrame(Model):

@@ -12,6 +12,7 @@ const LONG_S = 3;
 const LONG = 2;
 const byId = (name) => document.getElementById(name);
 
+/** The phase, why a run has failed, and what is wrong with one that goes on. */
 export function showPhase(frame) {
   const place = byId("phase");
   const phase = frame.mode === "recorded" ? "recorded" : frame.phase;
@@ -21,6 +22,7 @@ export function showPhase(frame) {
   const wrong = frame.phase === "failed";
   say(failed, wrong ? `The run has failed: ${frame.message || "it gave no reason"}` : "");
   if (failed.hidden === wrong) failed.hidden = !wrong;
+  say(byId("warning"), wrong || !frame.message ? "" : `Warning: ${frame.message}`);
 }
 
 /** Streams at the top: name, state, rows a second, and how far behind. */
