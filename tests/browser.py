@@ -39,6 +39,8 @@ REFUSED = "Failed to load resource: the server responded with a status of 4"
 """What Chromium itself writes to the console of an answer that refuses a request."""
 NAMED = "button|checkbox|combobox|img|link|searchbox|slider|spinbutton|switch|table|textbox"
 """Roles that say nothing without a name."""
+SPOKEN = ".announce:not(:empty)"
+"""What the page says aloud: one place of several, the one that is heard."""
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -156,6 +158,14 @@ def cards_in_order(page: Page) -> list[str]:
         "all => all.filter((each) => !each.hidden).map((each) => each.dataset.name)"
     )
     return found
+
+
+def write_sql(page: Page, sql: str) -> None:
+    """Write SQL into the form that is open, in place of the beginning that it suggests."""
+    field = page.locator("#sql")
+    # it comes when the streams are known: a field that is filled before would have both
+    expect(field).to_have_value(re.compile("^CREATE QUERY my_query AS"))
+    field.fill(sql)
 
 
 def check_names(page: Page) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, cards_in_order, check_names, chromium, expect, opened
+from browser import card, cards_in_order, check_names, chromium, expect, opened, write_sql
 from service_run import TOKEN, Running, running
 from slackwater.errors import LanguageError
 from slackwater.service import control
@@ -43,9 +43,7 @@ def write(page: Page, sql: str) -> None:
     """Open the form and write SQL into it, in place of the beginning that it suggests."""
     page.get_by_role("button", name="New query").click()
     expect(page.locator("#known-list")).to_contain_text("ts TIMESTAMP, port INT, size INT")
-    field = page.get_by_role("textbox", name="SQL")
-    expect(field).to_have_value(re.compile("^CREATE QUERY my_query AS"))
-    field.fill(sql)
+    write_sql(page, sql)
 
 
 def previewed(page: Page, run: Running, click: Callable[[], None]) -> None:
@@ -202,7 +200,7 @@ def test_without_a_token_registering_asks_for_it_and_goes_on(browser: Browser, r
         page.keyboard.press("Control+Enter")
         expect(page.get_by_role("dialog", name="This service wants its token")).to_be_visible()
         token = page.get_by_role("textbox", name="Token")
-        token.fill("not this one")
+        token.fill("not-this-one")
         page.keyboard.press("Enter")
         expect(page.locator("#sql-problem")).to_contain_text("this needs the token of the run")
         assert "post" not in run.session.catalog.queries

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, chromium, expect, opened, told_until
+from browser import card, chromium, expect, opened, told_until, write_sql
 from browser_run import bursting, calm_burst_calm
 from service_run import Running
 from slackwater.service import control
@@ -124,8 +124,7 @@ def _burst(page: Page, run: Running) -> None:
 def _preview(page: Page, run: Running) -> None:
     """One query more means more loss for all: the form says how much before it is registered."""
     page.get_by_role("button", name="New query").click()
-    expect(page.locator("#sql")).to_have_value(re.compile("CREATE"))
-    page.locator("#sql").fill(NEW)
+    write_sql(page, NEW)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(control, "TASTING_S", PATIENCE_S)
         page.get_by_role("button", name="Preview").click()

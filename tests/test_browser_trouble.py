@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, chromium, expect, opened
+from browser import SPOKEN, card, chromium, expect, opened, write_sql
 from browser_still import ALERT, TOKEN, Told, Turned, a_few, served
 from frames import answer, frame, point, query
 from service_still import StillControl
@@ -59,7 +59,7 @@ def test_texts_of_rows_are_texts_whatever_is_in_them(browser: Browser) -> None:
         expect(page.locator("#query-answer")).to_contain_text(visible)
         page.keyboard.press("Escape")
         page.get_by_role("button", name="New query").click()
-        page.locator("#sql").fill(f"SELECT '{EVIL}'")
+        write_sql(page, f"SELECT '{EVIL}'")
         page.get_by_role("button", name="Preview").click()
         expect(page.locator("#sql-problem")).to_contain_text(visible)
         page.keyboard.press("Escape")
@@ -175,7 +175,7 @@ def test_an_error_is_scrolled_to_wherever_it_is(browser: Browser) -> None:
     control = Wrong(watched)
     with served(watched, control) as address, opened(browser, address.page, excused={"/api/preview"}) as page:
         page.get_by_role("button", name="New query").click()
-        page.locator("#sql").fill("\n".join(lines))
+        write_sql(page, "\n".join(lines))
         for line, column in [(2, 1), (40, 1), (20, len(lines[19]) - 2), (1, 1), (39, 1)]:
             control.line, control.column = line, column
             page.keyboard.press("Control+Enter")
@@ -187,7 +187,7 @@ def test_an_error_is_scrolled_to_wherever_it_is(browser: Browser) -> None:
 def test_what_is_said_while_a_sheet_is_open_is_said_in_it(browser: Browser) -> None:
     watched = Told()
     with served(watched, Turned(watched)) as address, opened(browser, address.page) as page:
-        spoken = page.locator("#announce")
+        spoken = page.locator(SPOKEN)
         card(page, "calm").locator(".open").click()
         watched.tell([query("late", [point(9)], met=True)])
         expect(spoken).to_have_text("Contract met again: late.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from slackwater.cli import app
 from slackwater.errors import StateError
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.journal import FORMAT
+from slackwater.service.frame_log import FrameLog
 from slackwater.terminal.run import run_file
 from waiting import wait_for
 
@@ -350,3 +352,19 @@ def test_starting_over_spares_the_answers_of_another_run(spark: Any, office: Pat
     assert result.exit_code == 1
     assert "other.jsonl already holds 9 bytes" in result.stderr
     assert (office / "other.jsonl").read_text() == "precious\n"
+
+
+def test_what_could_not_be_recorded_is_told_at_the_end(
+    spark: Any, office: Path, sigterm: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full ends no run, but what is looked at later has not all of it."""
+
+    def full(log: FrameLog, line: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(FrameLog, "_write", full)
+    arguments = ["run", "office.sql", "--no-serve", "--answers", "out.jsonl", "--record", "seen"]
+    result = runner.invoke(app, [*arguments, "--state", str(office / "state")])
+    assert result.exit_code == 0, result.output
+    assert "warning: frames cannot be written to seen/frames.jsonl: No space left on device" in result.stderr
+    assert (office / "out.jsonl").read_text()

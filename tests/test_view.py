@@ -6,6 +6,8 @@ import io
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,7 @@ from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.show import show_estimate
 from slackwater.runtime.status import QueryStatus, Status, StreamStatus
 from slackwater.terminal.console import output_console
+from slackwater.terminal.run import told
 from slackwater.terminal.view import LiveView, screen, summary
 
 NOON = datetime(2024, 5, 1, 12, 0, 5, tzinfo=UTC)
@@ -303,3 +306,12 @@ def test_a_terminal_keeps_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert output_console().width == 80
+
+
+def test_what_cannot_be_recorded_is_told_while_a_run_goes_on() -> None:
+    session: Any = SimpleNamespace(status=lambda: STATUS)
+    shown: Any = SimpleNamespace(trouble="")
+    assert told(session, None) == told(session, shown) == STATUS
+    shown.trouble = "frames cannot be written to r/frames.jsonl: No space left on device"
+    words = f"running monitor.sql  warning: {shown.trouble}"
+    assert words in lines(screen(told(session, shown), width=140, height=24), 140)[-1]

@@ -185,11 +185,12 @@ class Live:
             agents=self._capture.agents,
             alerts=alert_frames(engine),
             knobs=self.knobs(),
-            message=_why(broke) or self._trouble(),
+            message=_why(broke) or self.trouble,
         )
 
-    def _trouble(self) -> str:
-        """What cannot be recorded."""
+    @property
+    def trouble(self) -> str:
+        """What cannot be recorded at present, in words; empty where all of it is."""
         logs = [log for log in (self._log, self._statistics_log) if log is not None]
         return next((log.trouble for log in logs if log.trouble), "")
 

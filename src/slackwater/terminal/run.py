@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from slackwater.runtime.journal import check_root
 from slackwater.runtime.recording import check_recording_folder
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.sinks import Sink, TerminalSink, sink_for
+from slackwater.runtime.status import Status
 from slackwater.service.live import Live
 from slackwater.spark.session import passing_session
 from slackwater.terminal.console import output_console
@@ -78,7 +80,7 @@ def run_file(
             if serve is not None and shown is not None and listening is not None:
                 address = stack.enter_context(serve.serving(shown, root, listening, record, imports))
                 talk.print(f"page: {address.page}", highlight=False, soft_wrap=True, markup=False)
-            ended = _watch(session, console, live, seconds)
+            ended = _watch(session, shown, console, live, seconds)
         except KeyboardInterrupt:
             talk.print("stopping after this batch …")
         finally:
@@ -91,6 +93,8 @@ def run_file(
         if ended and not owed:
             _mark_finished(root, answers)
         talk.print(summary(session.status()))
+        if shown is not None and shown.trouble:
+            _warn_of_missing(shown.trouble)
         if owed:
             _warn_of_owed(owed)
 
@@ -118,11 +122,29 @@ def _warn_of_owed(owed: Mapping[str, int]) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(warning)
 
 
-def _watch(session: Session, console: Console, live: bool, seconds: float | None) -> bool:
+def _warn_of_missing(trouble: str) -> None:
+    """Say that a recording has not all that was there to be seen."""
+    warning = Text.assemble(
+        ("warning:", "bold yellow"),
+        f" {trouble}\n",
+        "hint: the run itself has lost nothing; slackwater open and report may not show all of it",
+    )
+    Console(stderr=True, highlight=False, soft_wrap=True).print(warning)
+
+
+def told(session: Session, shown: Live | None) -> Status:
+    """How a run is, and what of it cannot be recorded."""
+    status = session.status()
+    trouble = shown.trouble if shown is not None else ""
+    messages = [status.message, f"warning: {trouble}" if trouble else ""]
+    return replace(status, message="  ".join(filter(None, messages)))
+
+
+def _watch(session: Session, shown: Live | None, console: Console, live: bool, seconds: float | None) -> bool:
     if not live:
         return session.wait(seconds)
     deadline = None if seconds is None else time.monotonic() + seconds
-    with LiveView(console, session.status):
+    with LiveView(console, lambda: told(session, shown)):
         return session.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
 

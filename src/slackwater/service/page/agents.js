@@ -1,6 +1,6 @@
 /** Agents: how many messages they save, how wide their bounds are, and who is away. */
 
-import { compact, duration, make, moment, number, say, share } from "./format.js";
+import { clock, compact, duration, make, moment, number, say, share } from "./format.js";
 
 const MOST_DOTS = 120;
 const MOST_WIDTHS = 6;
@@ -54,7 +54,8 @@ class StreamOfAgents {
     below.append((this.parts.keys = make("span", "quiet")), (this.parts.away = make("ul", "away")));
     this.parts.widths = make("table", "widths");
     this.parts.widths.append(caption(stream), headOf(["bounds of", "least", "middle", "most", "used of allowed"]), make("tbody"));
-    this.element.append(head, messages, this.parts.bar, below, this.parts.widths);
+    this.parts.before = make("p", "quiet away-before");
+    this.element.append(head, messages, this.parts.bar, below, this.parts.before, this.parts.widths);
   }
 
   show(agents, now) {
@@ -76,6 +77,7 @@ class StreamOfAgents {
     if (this.parts.sent.title !== title) this.parts.sent.title = title;
     this.#dots(agents.agents);
     this.#away(agents.agents.filter((agent) => !agent.there), now);
+    say(this.parts.before, interruptions(agents.agents));
     this.#widths(agents.widths);
   }
 
@@ -116,6 +118,17 @@ class StreamOfAgents {
       used.lastElementChild.style.setProperty("--part", `${Math.min(100, 100 * part).toFixed(1)}%`);
     });
   }
+}
+
+/** How often agents were away, and when one was the last time; nothing where none has come back yet. */
+function interruptions(agents) {
+  const over = agents.filter((agent) => agent.last_away);
+  if (!over.length) return "";
+  const { name, last_away: last } = over.reduce((one, other) => (moment(other.last_away.until) > moment(one.last_away.until) ? other : one));
+  const count = agents.reduce((sum, agent) => sum + (agent.interruptions ?? 0), 0);
+  const [since, until] = [moment(last.since), moment(last.until)];
+  const often = count > 1 ? `${compact(count)} interruptions, the last one` : "1 interruption,";
+  return `${often} of ${name} for ${duration(Math.max(1, Math.round(until - since)))}, ${clock(since)} to ${clock(until)}`;
 }
 
 function widthRow() {

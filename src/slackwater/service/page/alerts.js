@@ -3,6 +3,7 @@
 import { rows } from "./agents.js";
 import { change } from "./api.js";
 import { compact, keys, make, say } from "./format.js";
+import { some } from "./status.js";
 
 const SURE_MS = 4_000;
 const byId = (name) => document.getElementById(name);
@@ -22,10 +23,15 @@ export class AlertsPanel {
   show(frame) {
     const { alerts } = frame;
     const panel = byId("alerts");
+    const list = byId("alerts-list");
+    const focused = list.contains(document.activeElement);
     if (panel.hidden !== !alerts.length) panel.hidden = !alerts.length;
     const raised = alerts.filter((alert) => alert.raised > 0).length;
     say(byId("alerts-note"), raised ? `${raised} of ${alerts.length} raised` : "none is raised");
-    rows(byId("alerts-list"), alerts, () => this.#item(), (item, alert) => this.#show(item, alert));
+    rows(list, alerts, () => this.#item(), (item, alert) => this.#show(item, alert));
+    // the last one takes the focus with it when it goes
+    if (focused && !alerts.length) byId("side").focus({ preventScroll: true });
+    else if (focused && !list.contains(document.activeElement)) list.focus({ preventScroll: true });
     this.#tell(alerts);
   }
 
@@ -91,12 +97,12 @@ export class AlertsPanel {
   }
 
   #tell(alerts) {
-    for (const alert of alerts) {
-      const before = this.#raised.get(alert.name);
-      const now = alert.raised > 0;
-      if (before !== undefined && before !== now) this.announce(`Alert ${alert.name} is ${now ? "raised" : "calm again"}.`);
-      this.#raised.set(alert.name, now);
+    const turned = alerts.filter((alert) => (this.#raised.get(alert.name) ?? alert.raised > 0) !== alert.raised > 0);
+    for (const [raised, words] of [[true, "raised"], [false, "calm again"]]) {
+      const names = turned.filter((alert) => alert.raised > 0 === raised).map((alert) => alert.name);
+      if (names.length) this.announce(names.length > 1 ? `Alerts ${some(names)} are ${words}.` : `Alert ${names[0]} is ${words}.`);
     }
+    for (const alert of alerts) this.#raised.set(alert.name, alert.raised > 0);
   }
 }
 

@@ -1,6 +1,15 @@
 /** Requests to the service: with the token of the page's address, and problems as errors. */
 
+import { ofTab } from "./store.js";
+
 const KEPT = "slackwater-token";
+/** Characters that a token can have: no header takes others. */
+const PLAIN = /^[\x21-\x7e]+$/;
+/** So long an answer may take to come. */
+const PATIENCE_S = 30;
+/** The same of what waits for others: some changes at a time, a trial on rows that have yet to come, and Spark's word. */
+const LONG_PATIENCE_S = 300;
+const LONG = new Set(["POST", "PATCH", "DELETE"]);
 /** What the question for the token returns where it was answered. */
 const GIVEN = "given";
 
@@ -18,25 +27,42 @@ export class Problem extends Error {
 
 /** Takes the token out of the address, so that it is in no bookmark and no history. */
 export function takeToken() {
-  const found = new URLSearchParams(location.hash.slice(1)).get("token");
+  // no form has made this address: "+" is no blank in it, and "&" no end
+  const found = /(?:^#|&)token=(.*)$/s.exec(location.hash);
   if (found === null) return;
-  useToken(found);
   history.replaceState(null, "", location.pathname + location.search);
   const dialog = document.getElementById("token");
-  if (dialog.open) dialog.close(GIVEN);
+  if (!useToken(decoded(found[1]))) askForToken(true);
+  else if (dialog.open) dialog.close(GIVEN);
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** Who waits until another token is given. */
 let awaited = Promise.withResolvers();
 
+/** Takes a token; false, which is shown in the question for it, where it can be none. */
 export function useToken(given) {
-  sessionStorage.setItem(KEPT, given);
+  const plain = PLAIN.test(given);
+  document.getElementById("token-refused").hidden = plain;
+  if (!plain) return false;
+  ofTab.set(KEPT, given);
   awaited.resolve();
   awaited = Promise.withResolvers();
+  return true;
 }
 
 /** The token that is used; null where there is none. */
-export const token = () => sessionStorage.getItem(KEPT) || null;
+export function token() {
+  const kept = ofTab.get(KEPT);
+  return kept !== null && PLAIN.test(kept) ? kept : null;
+}
 
 /** Comes to its end when another token is given. */
 export const tokenGiven = () => awaited.promise;
@@ -45,36 +71,43 @@ export function headers(more = {}) {
   return token() ? { ...more, Authorization: `Bearer ${token()}` } : more;
 }
 
+/** The text of an answer; raises what the service says is wrong, or that it says nothing. */
 async function request(method, path, body) {
   const given = body === undefined ? {} : { "Content-Type": "application/json" };
+  const patience = LONG.has(method) ? LONG_PATIENCE_S : PATIENCE_S;
   let answer;
+  let text;
   try {
     answer = await fetch(path, {
       method,
       headers: headers(given),
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store",
+      signal: AbortSignal.timeout(patience * 1000),
     });
-  } catch {
-    throw new Problem({ status: 0, detail: "The service does not answer. Is the run still there?" });
+    text = await answer.text();
+  } catch (error) {
+    const late = error.name === "TimeoutError";
+    const detail = late ? `The service has not answered within ${patience} seconds.` : "The service does not answer. Is the run still there?";
+    throw new Problem({ status: 0, detail });
   }
-  if (answer.ok) return answer;
-  throw new Problem(await problemOf(answer));
+  if (answer.ok) return text;
+  throw new Problem(problemOf(answer.status, text));
 }
 
-async function problemOf(answer) {
-  const plain = { status: answer.status, title: `the service answered ${answer.status}` };
+function problemOf(status, text) {
+  const plain = { status, title: `the service answered ${status}` };
   try {
-    return { ...plain, ...(await answer.json()) };
+    return { ...plain, ...JSON.parse(text) };
   } catch {
     return plain;
   }
 }
 
-export const getJson = async (path) => (await request("GET", path)).json();
+export const getJson = async (path) => JSON.parse(await getText(path));
 /** Answers; numbers in their group keys stay as they are written, for 1.0 and 2^53 + 1 are no numbers of JavaScript's. */
 export const getAnswers = async (path) => JSON.parse(await getText(path), keysAsWritten);
-export const getText = async (path) => (await request("GET", path)).text();
+export const getText = (path) => request("GET", path);
 
 function keysAsWritten(name, value, context) {
   // what an answer itself holds is drawn, and needs no more digits than there are
@@ -93,7 +126,7 @@ export async function change(method, path, body) {
 }
 
 async function sent(method, path, body) {
-  const text = await (await request(method, path, body)).text();
+  const text = await request(method, path, body);
   return text ? JSON.parse(text) : null;
 }
 
@@ -105,8 +138,9 @@ export function askForToken(another = false) {
   return new Promise((resolve) => {
     form.onsubmit = (event) => {
       event.preventDefault();
-      useToken(text.value.trim());
-      dialog.close(GIVEN);
+      if (useToken(text.value.trim())) return dialog.close(GIVEN);
+      text.value = "";
+      text.focus();
     };
     document.getElementById("token-later").onclick = () => dialog.close("");
     dialog.onclose = () => resolve(dialog.returnValue === GIVEN);

@@ -87,8 +87,10 @@ export class Cards {
       if (card.element.hidden !== hidden) card.element.hidden = hidden;
       shown += hidden ? 0 : 1;
     }
+    const holder = focused?.closest(".card");
+    if (holder?.hidden) this.#leave(holder);
     // one that is moved loses the focus
-    if (focused !== null && document.activeElement !== focused) focused.focus({ preventScroll: true, focusVisible: false });
+    else if (focused !== null && document.activeElement !== focused) focused.focus({ preventScroll: true, focusVisible: false });
     const all = this.cards.size;
     say(byId("count"), shown === all ? String(all) : `${shown} of ${all}`);
     const empty = byId("empty");
@@ -148,10 +150,16 @@ export class Cards {
     return fresh;
   }
 
-  /** Gives the focus on from a card that goes: to the next one, or else to all of them. */
+  /** Gives the focus on from a card that goes: to the next one that is shown, or else to all of them. */
   #leave(element) {
-    const shown = (each) => each?.querySelector(".open");
-    (shown(element.nextElementSibling) ?? shown(element.previousElementSibling) ?? byId("queries")).focus();
+    // one that nobody has seen yet has no button
+    const opener = (each) => (each.hidden ? null : each.querySelector(".open"));
+    const nearest = (next) => {
+      let one = element[next];
+      while (one !== null && opener(one) === null) one = one[next];
+      return one && opener(one);
+    };
+    (nearest("nextElementSibling") ?? nearest("previousElementSibling") ?? byId("queries")).focus();
   }
 
   #seen(entries) {

@@ -1,6 +1,7 @@
 /** Light or dark: as the system has it, or as the reader has chosen. */
 
 import { recoloured } from "./palette.js";
+import { ofBrowser } from "./store.js";
 
 const KEPT = "slackwater-theme";
 const NEXT = { system: "light", light: "dark", dark: "system" };
@@ -23,11 +24,11 @@ function apply(theme) {
 }
 
 export function startColours() {
-  let theme = localStorage.getItem(KEPT) ?? "system";
+  let theme = ofBrowser.get(KEPT) ?? "system";
   if (!(theme in NEXT)) theme = "system";
   document.getElementById("theme").addEventListener("click", () => {
     theme = NEXT[theme];
-    localStorage.setItem(KEPT, theme);
+    ofBrowser.set(KEPT, theme);
     apply(theme);
   });
   dark.addEventListener("change", recoloured);

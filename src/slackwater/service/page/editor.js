@@ -82,7 +82,10 @@ export class Editor {
     const deeper = /\bAS\s*$/i.test(line) ? own + INDENT : own;
     if (!deeper) return;
     event.preventDefault();
-    this.field.setRangeText(`\n${deeper}`, this.field.selectionStart, this.field.selectionEnd, "end");
+    const text = `\n${deeper}`;
+    // as if it were typed, so that it can be undone, and what was typed before it
+    if (document.execCommand("insertText", false, text)) return;
+    this.field.setRangeText(text, this.field.selectionStart, this.field.selectionEnd, "end");
     this.field.dispatchEvent(new Event("input"));
   }
 }

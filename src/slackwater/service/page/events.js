@@ -5,6 +5,35 @@ import { askForToken, headers, token, tokenGiven } from "./api.js";
 const SILENT_MS = 15_000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 5_000;
+/** A page that nobody has looked at for so long follows no more: a browser has few connections for all its tabs. */
+const HIDDEN_MS = 5_000;
+
+/** Comes to its end when somebody looks at the page. */
+function looked() {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((resolve) => {
+    document.addEventListener("visibilitychange", function changed() {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", changed);
+      resolve();
+    });
+  });
+}
+
+/** Calls `away` when the page has been hidden for a while; what it returns ends that. */
+function whenHidden(away) {
+  let timer = 0;
+  const changed = () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(away, HIDDEN_MS);
+  };
+  changed();
+  document.addEventListener("visibilitychange", changed);
+  return () => {
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", changed);
+  };
+}
 
 /** Splits a text of server-sent events into events, piece by piece. */
 export class EventParser {
@@ -39,6 +68,7 @@ function fieldOf(line) {
 
 /**
  * Calls `seen` with every frame, for ever; `lost` with whether the token was refused, `back` when it works again.
+ * While the page is hidden nothing is followed; it goes on after the last frame when somebody looks again.
  * A recorded run ends its stream by itself: `seen` returns false when it wants no more, and `ended` is called then.
  */
 export async function follow({ seen, lost, back, ended = () => {}, after = null }) {
@@ -49,6 +79,11 @@ export async function follow({ seen, lost, back, ended = () => {}, after = null 
   for (;;) {
     const stop = new AbortController();
     let silence = setTimeout(() => stop.abort(), SILENT_MS);
+    let resting = false;
+    const watched = whenHidden(() => {
+      resting = true;
+      stop.abort();
+    });
     let goesOn = true;
     let refused = false;
     try {
@@ -83,6 +118,11 @@ export async function follow({ seen, lost, back, ended = () => {}, after = null 
       // whatever it was, it is tried again
     } finally {
       clearTimeout(silence);
+      watched();
+    }
+    if (resting) {
+      await looked();
+      continue;
     }
     if (refused && settled !== token()) {
       if (await askForToken(token() !== null)) continue;

@@ -6,6 +6,11 @@ import { ofSeries } from "./run.js";
 import { MOMENTS, ROOM } from "./series.js";
 
 const MOST_AT_A_TIME = 3;
+/** After so long points that could not be had are asked for again, and later each time. */
+const FIRST_WAIT_MS = 1_000;
+const LONGEST_WAIT_MS = 60_000;
+/** How long each query has waited the last time. */
+const waits = new WeakMap();
 const waiting = [];
 let underWay = 0;
 
@@ -34,9 +39,15 @@ async function fetchPoints(query, done) {
     // the query may show another group by now, whose points are in the same series: it is cleared for them
     if (query.series !== series || ofSeries(query.frame) !== ofSeries(frame)) return;
     series.before(answers.map(pointOf));
+    waits.delete(query);
     if (answers.length) done();
   } catch {
-    // the card goes on with what comes; the next series asks again
+    // the card goes on with what comes, and asks again with it
+    const wait = Math.min(LONGEST_WAIT_MS, 2 * (waits.get(query) ?? FIRST_WAIT_MS / 2));
+    waits.set(query, wait);
+    setTimeout(() => {
+      if (query.series === series && ofSeries(query.frame) === ofSeries(frame)) query.filled = false;
+    }, wait);
   }
 }
 

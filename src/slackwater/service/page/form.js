@@ -19,12 +19,18 @@ const CONTRACTS = [
 export class NewQuery {
   #busy = false;
   #previewed = null;
+  /** Whether somebody has written into the field since it was opened: nothing else is put into it then. */
+  #touched = false;
 
   constructor({ registered }) {
     this.registered = registered;
     this.dialog = byId("form");
     this.editor = new Editor({ changed: () => this.#edited() });
     this.forecast = new Forecast(byId("forecast"));
+    // what is written and taken away again has been written, too
+    for (const touch of ["beforeinput", "input", "compositionstart"]) {
+      byId("sql").addEventListener(touch, () => (this.#touched = true));
+    }
     byId("preview").addEventListener("click", () => this.#preview());
     byId("register").addEventListener("click", () => this.#register());
     this.dialog.addEventListener("keydown", (event) => {
@@ -38,6 +44,7 @@ export class NewQuery {
   /** Opens with what was written before, or with a beginning. */
   open() {
     if (this.dialog.open) return;
+    this.#touched = false;
     this.dialog.showModal();
     byId("sql").focus();
     this.#known();
@@ -52,7 +59,7 @@ export class NewQuery {
 
   async #preview() {
     const sql = this.editor.text;
-    await this.#whileBusy(async () => {
+    await this.#whileBusy(sql, async () => {
       this.#previewed = null;
       byId("register").disabled = true;
       this.forecast.wait();
@@ -70,7 +77,7 @@ export class NewQuery {
   async #register() {
     if (byId("register").disabled) return;
     const sql = this.editor.text;
-    await this.#whileBusy(async () => {
+    await this.#whileBusy(sql, async () => {
       await change("POST", "/api/queries", { sql });
       this.dialog.close();
       this.#previewed = null;
@@ -81,8 +88,8 @@ export class NewQuery {
     });
   }
 
-  /** One request at a time; what goes wrong is shown at its place. */
-  async #whileBusy(work) {
+  /** One request at a time, with what is in the field; what goes wrong is shown at its place. */
+  async #whileBusy(sql, work) {
     if (this.#busy) return;
     this.#busy = true;
     this.dialog.dataset.busy = "yes";
@@ -92,16 +99,19 @@ export class NewQuery {
     } catch (problem) {
       this.#previewed = null;
       this.forecast.clear();
-      this.#problem(problem);
+      this.#problem(problem, sql);
     } finally {
       this.#busy = false;
       delete this.dialog.dataset.busy;
     }
   }
 
-  #problem(problem) {
+  /** Says what is wrong with some SQL, and marks the word where that is still what stands there. */
+  #problem(problem, sql = null) {
     showProblem(byId("sql-problem"), problem);
-    if (problem !== null) this.editor.mark(problem.line === null ? null : { line: problem.line, column: problem.column ?? 1 });
+    if (problem === null || this.editor.text !== sql) return;
+    // a mistake of the page has no place
+    this.editor.mark(problem.line == null ? null : { line: problem.line, column: problem.column ?? 1 });
   }
 
   /** Streams and tables with their columns, and the contracts. */
@@ -118,7 +128,7 @@ export class NewQuery {
       list.replaceChildren(...items);
       // one with keys is asked for current values; windows are the easier beginning
       const first = streams.find((stream) => !stream.key?.length) ?? streams[0];
-      if (!this.editor.text && first) this.editor.text = beginning(first);
+      if (!this.#touched && !this.editor.text && first) this.editor.text = beginning(first);
     } catch (problem) {
       list.replaceChildren(make("li", "", problem.message));
     }

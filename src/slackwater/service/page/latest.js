@@ -2,7 +2,7 @@
 
 import { getAnswers } from "./api.js";
 import { answersOf, answersPath, pointOf } from "./fill.js";
-import { groupOf, keys, make, moment, number, ROW, share, when } from "./format.js";
+import { groupOf, keys, make, moment, number, ROW, say, share, when } from "./format.js";
 import { showProblem } from "./problem.js";
 import { Series } from "./series.js";
 
@@ -28,6 +28,14 @@ export class LatestAnswers {
     this.choice = null;
     this.details = byId("latest");
     this.place = byId("latest-list");
+    this.problem = make("div", "problem");
+    this.empty = make("p", "empty", "No answer yet.");
+    this.table = make("table", "answers");
+    const head = this.table.createTHead().insertRow();
+    for (const word of HEADS) head.appendChild(make("th", "", word)).scope = "col";
+    this.body = this.table.createTBody();
+    this.place.append(this.problem, this.empty, this.table);
+    this.#clear();
     this.query = null;
     this.until = null;
     this.details.addEventListener("toggle", () => this.details.open && this.refresh(true));
@@ -36,9 +44,15 @@ export class LatestAnswers {
   /** Another query; ``until`` is how far its stream has come. */
   of(query, recorded, until) {
     [this.query, this.recorded, this.until, this.#shown, this.choice] = [query, recorded, until, "", null];
-    this.place.replaceChildren();
-    this.#trouble(null);
+    this.#clear();
+    this.#trouble(byId("chosen-problem"), null);
     this.refresh(true);
+  }
+
+  #clear() {
+    this.body.replaceChildren();
+    this.empty.hidden = this.table.hidden = true;
+    this.#trouble(this.problem, null);
   }
 
   /** Shows the query as it is now. */
@@ -82,12 +96,12 @@ export class LatestAnswers {
   async #list(query) {
     try {
       const answers = await getAnswers(this.#path(query));
-      if (this.query === query) this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
+      if (this.query !== query) return;
+      this.#trouble(this.problem, null);
+      this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
     } catch (problem) {
-      const place = make("div", "problem");
-      showProblem(place, problem);
-      this.place.replaceChildren(place);
-      this.#shown = "";
+      // what was there before stays to be read
+      if (this.query === query) this.#trouble(this.problem, problem);
     }
   }
 
@@ -97,7 +111,7 @@ export class LatestAnswers {
     const other = same(answer, frame) || (this.choice !== null && same(answer, this.choice)) ? null : answer;
     this.choice = other && { column: other.column, keys: other.keys };
     this.#mark();
-    this.#trouble(null);
+    this.#trouble(byId("chosen-problem"), null);
     if (this.choice === null) this.chosen(null);
     else this.refresh(true);
   }
@@ -110,16 +124,15 @@ export class LatestAnswers {
       if (this.query !== query || this.choice !== choice) return;
       const series = new Series(SERIES_POINTS);
       for (const answer of answers) series.push(pointOf(answer));
-      this.#trouble(null);
+      this.#trouble(byId("chosen-problem"), null);
       this.chosen({ ...choice, series, answer: answers.at(-1) });
     } catch (problem) {
-      if (this.query === query && this.choice === choice) this.#trouble(problem);
+      if (this.query === query && this.choice === choice) this.#trouble(byId("chosen-problem"), problem);
     }
   }
 
-  /** Why the chosen series stands still; said once, however often it is asked for. */
-  #trouble(problem) {
-    const place = byId("chosen-problem");
+  /** Why the table or the chosen series stands still; said once, however often it is asked for. */
+  #trouble(place, problem) {
     const words = problem?.message ?? "";
     if (place.dataset.words === words) return;
     place.dataset.words = words;
@@ -135,7 +148,7 @@ export class LatestAnswers {
   /** Says which line is the one in the chart. */
   #mark() {
     const shown = this.choice ?? this.query.frame;
-    for (const row of this.place.querySelectorAll("tbody tr")) {
+    for (const row of this.body.rows) {
       const now = String(same(row.answer, shown));
       const button = row.querySelector("button");
       if (button && button.getAttribute("aria-pressed") !== now) button.setAttribute("aria-pressed", now);
@@ -152,41 +165,91 @@ export class LatestAnswers {
     const text = JSON.stringify(answers);
     if (text === this.#shown) return this.#mark();
     this.#shown = text;
-    const focused = document.activeElement?.closest("#latest-list tr")?.answer;
-    if (!answers.length) return this.place.replaceChildren(make("p", "empty", "No answer yet."));
-    const table = make("table", "answers");
-    const head = table.createTHead().insertRow();
-    for (const word of HEADS) head.appendChild(make("th", "", word)).scope = "col";
-    const body = table.createTBody();
+    this.empty.hidden = answers.length > 0;
+    this.table.hidden = !answers.length;
     // rows have no series that could be chosen
     const several = answers.some((answer) => answer.column !== ROW && !same(answer, answers[0]));
-    for (const answer of answers) {
-      const row = body.insertRow();
-      const time = answer.window_end ?? answer.at;
-      const cells = [
-        time ? when(moment(time)) : "–", answer.column === ROW ? "" : (answer.column ?? ""), keys(answer.keys), valueText(answer.value), intervalText(answer),
-        answer.how, share(answer.rate), number(answer.rows), answer.met ? "✓" : "✗",
-      ];
-      for (const cell of cells) row.insertCell().textContent = cell;
-      row.answer = answer;
-      if (several) this.#offer(row);
-      row.lastElementChild.className = `met ${answer.met}`;
-      row.lastElementChild.setAttribute("aria-label", answer.met ? "met" : "not met");
-    }
-    this.place.replaceChildren(table);
+    const known = new Map([...this.body.rows].map((row) => [row.key, row]));
+    const times = new Map();
+    const lines = answers.map((answer) => {
+      const series = `${answer.column} ${groupOf(answer.keys)}`;
+      times.set(series, (times.get(series) ?? 0) + 1);
+      // a recording shows several answers of one series
+      const key = `${times.get(series)} ${series}`;
+      const row = known.get(key) ?? this.#line(key);
+      known.delete(key);
+      this.#tell(row, answer, several);
+      return row;
+    });
+    this.#order(lines, [...known.values()]);
     this.#mark();
-    if (focused) [...body.rows].find((row) => same(row.answer, focused))?.querySelector("button")?.focus();
   }
 
-  /** Lets a line be chosen for the chart. */
-  #offer(row) {
+  #line(key) {
+    const row = document.createElement("tr");
+    row.key = key;
+    for (const _ of HEADS) row.insertCell();
+    return row;
+  }
+
+  /** Shows an answer in the line of its series. */
+  #tell(row, answer, several) {
+    row.answer = answer;
+    const time = answer.window_end ?? answer.at;
+    const group = keys(answer.keys);
+    const texts = [
+      time ? when(moment(time)) : "–", answer.column === ROW ? "" : (answer.column ?? ""), group, valueText(answer.value), intervalText(answer),
+      answer.how, share(answer.rate), number(answer.rows), answer.met ? "✓" : "✗",
+    ];
+    const place = group ? 2 : 1;
+    texts.forEach((text, i) => {
+      const cell = row.cells[i];
+      if (i === place) this.#offer(cell, row, text, several);
+      else say(cell, text);
+    });
+    const met = row.lastElementChild;
+    const style = `met ${answer.met}`;
+    if (met.className === style) return;
+    met.className = style;
+    met.setAttribute("aria-label", answer.met ? "met" : "not met");
+  }
+
+  /** Lets a line be chosen for the chart, where there are several. */
+  #offer(cell, row, text, several) {
+    let button = cell.firstElementChild;
+    if (!several) {
+      button?.remove();
+      return say(cell, text);
+    }
+    if (button === null) {
+      button = make("button", "quiet small pick");
+      button.type = "button";
+      button.addEventListener("click", () => this.#choose(row.answer));
+      cell.replaceChildren(button);
+    }
+    say(button, text);
     const { column, keys: group } = row.answer;
-    const cell = row.cells[keys(group) ? 2 : 1];
-    const button = make("button", "quiet small pick", cell.textContent);
-    button.type = "button";
-    button.setAttribute("aria-label", `Show ${[column, keys(group)].filter(Boolean).join(" of ")} in the chart`);
-    button.addEventListener("click", () => this.#choose(row.answer));
-    cell.replaceChildren(button);
+    const label = `Show ${[column, keys(group)].filter(Boolean).join(" of ")} in the chart`;
+    if (button.getAttribute("aria-label") !== label) button.setAttribute("aria-label", label);
+  }
+
+  /** Lines in their order; one that is there stays where it is while somebody points at the table, or is in it. */
+  #order(lines, gone) {
+    const used = this.place.matches(":hover, :focus-within") || this.#marked();
+    if (gone.some((row) => row.contains(document.activeElement))) this.details.querySelector("summary").focus({ preventScroll: true });
+    for (const row of gone) row.remove();
+    if (used) return this.body.append(...lines.filter((row) => !row.isConnected));
+    let place = this.body.firstElementChild;
+    for (const row of lines) {
+      if (row === place) place = place.nextElementSibling;
+      else this.body.insertBefore(row, place);
+    }
+  }
+
+  /** Whether some text of the table is selected. */
+  #marked() {
+    const selection = document.getSelection();
+    return !selection.isCollapsed && selection.containsNode(this.table, true);
   }
 }
 

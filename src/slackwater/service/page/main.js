@@ -105,8 +105,9 @@ function draw() {
   showStreams(frame.streams);
   showLevel(frame);
   tide.show(state.tide, recorded ? moment(frame.at) : null);
-  cards.show(state, until, names);
+  // a sheet that closes gives the focus back to a card, which may go then
   sheet.show(state, until);
+  cards.show(state, until, names);
   agents.show(frame);
   alerts.show(frame);
   knobs.show(frame.knobs ?? null);

@@ -10,7 +10,7 @@ export function showProblem(place, problem) {
   const lines = problem.message.split("\n");
   place.append(make("p", "says", lines.shift()));
   // where there is a place in the SQL, the line and the pointer come next
-  if (problem.line !== null && lines.length >= 2 && lines[1].trim() === "^") {
+  if (problem.line != null && lines.length >= 2 && lines[1].trim() === "^") {
     place.append(make("pre", "pointed", lines.splice(0, 2).map((line) => line.replace(/^ {2}/, "")).join("\n")));
   }
   const rest = lines.join("\n");

@@ -5,11 +5,14 @@ import { compact, duration, make, say } from "./format.js";
 const LOST_AFTER_MS = 1_200;
 const QUIET_MS = 2_500;
 const MOST_NAMES = 3;
+/** A place that has just come into view needs a moment before what is put into it is read. */
+const TICK_MS = 100;
 /** A batch is long beyond so many seconds, and so many times what the last one took. */
 const LONG_S = 3;
 const LONG = 2;
 const byId = (name) => document.getElementById(name);
 
+/** The phase, why a run has failed, and what is wrong with one that goes on. */
 export function showPhase(frame) {
   const place = byId("phase");
   const phase = frame.mode === "recorded" ? "recorded" : frame.phase;
@@ -19,6 +22,7 @@ export function showPhase(frame) {
   const wrong = frame.phase === "failed";
   say(failed, wrong ? `The run has failed: ${frame.message || "it gave no reason"}` : "");
   if (failed.hidden === wrong) failed.hidden = !wrong;
+  say(byId("warning"), wrong || !frame.message ? "" : `Warning: ${frame.message}`);
 }
 
 /** Streams at the top: name, state, rows a second, and how far behind. */
@@ -67,8 +71,9 @@ function streamWords(stream) {
 /** The banner of a lost connection; a short one is not worth a word. */
 export const banners = {
   waiting: null,
-  /** Why it was lost the last time: that may change while it is tried again. */
+  /** Why it was lost the last time, and whether the run was over: that may change while it is tried again. */
   words: "",
+  over: false,
 
   lost(frame, { refused }) {
     const over = frame !== null && frame.mode === "live" && ["ended", "stopped"].includes(frame.phase);
@@ -77,12 +82,13 @@ export const banners = {
       : refused
         ? "The service wants another token. Put the right one into the address, after #token=."
         : "The service does not answer. What is shown may be old; the page keeps trying.";
-    this.words = words;
+    [this.words, this.over] = [words, over];
     if (!byId("lost").hidden) say(byId("lost"), words);
     this.waiting ??= setTimeout(() => {
       say(byId("lost"), this.words);
       byId("lost").hidden = false;
-      document.documentElement.dataset.lost = "yes";
+      // what was there at the end of a run does not grow old
+      document.documentElement.dataset.lost = this.over ? "over" : "yes";
     }, LOST_AFTER_MS);
   },
 
@@ -98,13 +104,23 @@ export const banners = {
 export class Announcer {
   #met = new Map();
   #timer = null;
+  #saying = [];
 
+  /** Says a sentence, after those that are said at the same time. */
   say(text) {
-    const place = byId("announce");
-    // all that is outside of a dialog that is open is hidden from readers of the screen
-    const home = document.querySelector("dialog:modal") ?? document.body;
-    if (place.parentElement !== home) home.append(place);
-    place.textContent = text;
+    this.#saying.push(text);
+    if (this.#saying.length > 1) return;
+    // the same words once more are nothing new to a reader of the screen, unless there were none in between
+    for (const place of document.querySelectorAll(".announce")) say(place, "");
+    setTimeout(() => this.#speak(), TICK_MS);
+  }
+
+  /** Each dialog has a place of its own, for all that is outside of one that is open is hidden from readers of the screen. */
+  #speak() {
+    // the question for the token, which may come above another one, is the last
+    const home = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
+    home.querySelector(":scope > .announce").textContent = this.#saying.join(" ");
+    this.#saying = [];
   }
 
   /** Queries whose contracts were met or broken with a frame. */
@@ -125,7 +141,8 @@ export class Announcer {
   }
 }
 
-function some(names) {
+/** Some of many names, and how many more there are. */
+export function some(names) {
   const more = names.length - MOST_NAMES;
   return names.slice(0, MOST_NAMES).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

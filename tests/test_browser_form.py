@@ -1,0 +1,107 @@
+"""The form for a new query in a real Chromium: what is written stays what it is, whatever comes late."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import Browser, Route
+
+from browser import chromium, expect, opened, write_sql
+from browser_still import Told, served
+from service_still import StillControl
+from slackwater.errors import LanguageError, Position
+from slackwater.service.models import Preview
+from waiting import PATIENCE_S, wait_for
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def test_a_beginning_that_comes_late_is_put_into_no_field_that_was_written_in(browser: Browser) -> None:
+    held: list[Route] = []
+    with served(Told()) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("4")
+        page.route("**/api/streams", lambda route: held.append(route))
+        page.get_by_role("button", name="New query").click()
+        sql = page.locator("#sql")
+        expect(sql).to_be_focused()
+        page.keyboard.type("x")
+        page.keyboard.press("Backspace")
+        assert len(held) == 1
+        held[0].continue_()
+        expect(page.locator("#known-list")).to_contain_text("stream")
+        expect(sql).to_have_value("")
+        # who opens it once more, and has nothing in it, is given a beginning
+        page.keyboard.press("Escape")
+        page.unroute("**/api/streams")
+        page.get_by_role("button", name="New query").click()
+        expect(sql).to_have_value(re.compile("^CREATE QUERY"))
+
+
+@dataclass
+class Slow(StillControl):
+    """`Control` that finds fault with the second word, and takes its time."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def preview(self, sql: str, *, trusted: bool = True) -> Preview:
+        self.asked.set()
+        assert self.go_on.wait(PATIENCE_S)
+        raise LanguageError("not this", text=sql, position=Position(1, 8, 7))
+
+
+def test_an_error_in_what_is_there_no_more_is_told_and_marks_nothing(browser: Browser) -> None:
+    watched = Told()
+    control = Slow(watched)
+    with served(watched, control) as address, opened(browser, address.page, excused={"/api/preview"}) as page:
+        page.get_by_role("button", name="New query").click()
+        write_sql(page, "CREATE wrong AS SELECT 1")
+        page.keyboard.press("Control+Enter")
+        wait_for(control.asked.is_set)
+        # he writes on meanwhile
+        page.locator("#sql").press("End")
+        page.keyboard.type(" FROM p")
+        control.go_on.set()
+        expect(page.locator("#sql-problem")).to_contain_text("not this")
+        expect(page.locator("#under mark")).to_have_count(0)
+        caret = page.locator("#sql").evaluate("field => [field.selectionStart, field.value.length]")
+        assert caret[0] == caret[1]
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#under mark")).to_have_text("wrong")
+
+
+def test_a_mistake_of_the_page_is_told_in_words(browser: Browser) -> None:
+    """`opened` raises where an error is caught by nobody."""
+    answer = {"json": {"creates": ["a"]}}
+    with served(Told()) as address, opened(browser, address.page) as page:
+        page.route("**/api/preview", lambda route: route.fulfill(**answer))
+        page.get_by_role("button", name="New query").click()
+        write_sql(page, "CREATE QUERY a AS SELECT 1")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#sql-problem")).to_be_visible()
+        expect(page.locator("#forecast")).not_to_have_attribute("data-busy", "yes")
+        expect(page.locator("#under mark")).to_have_count(0)
+        expect(page.locator("#register")).to_be_disabled()
+
+
+def test_a_line_that_is_indented_by_itself_can_be_undone(browser: Browser) -> None:
+    with served(Told()) as address, opened(browser, address.page) as page:
+        page.get_by_role("button", name="New query").click()
+        write_sql(page, "CREATE QUERY a AS")
+        sql = page.locator("#sql")
+        page.keyboard.press("Enter")
+        expect(sql).to_have_value("CREATE QUERY a AS\n  ")
+        expect(page.locator("#gutter > div")).to_have_count(2)
+        page.keyboard.press("Control+z")
+        expect(sql).to_have_value("CREATE QUERY a AS")
+        expect(page.locator("#gutter > div")).to_have_count(1)
+        page.keyboard.press("Control+z")
+        expect(sql).to_have_value(re.compile("^CREATE QUERY my_query AS"))

@@ -1,0 +1,78 @@
+"""What the page says aloud in a real Chromium: all of it, where it is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from browser import SPOKEN, card, chromium, expect, opened
+from browser_still import ALERT, Told, a_few, served
+from frames import frame, point, query
+
+HEARD = """() => {
+  window.heard = [];
+  for (const place of document.querySelectorAll(".announce")) {
+    new MutationObserver(() => place.textContent && window.heard.push(place.textContent)).observe(place, { childList: true });
+  }
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def heard(page: Page) -> list[str]:
+    found: list[str] = page.evaluate("window.heard")
+    return found
+
+
+def test_of_several_alerts_all_are_told(browser: Browser) -> None:
+    alerts = [ALERT.model_copy(update={"name": name}) for name in ("one", "two", "three", "four", "five")]
+    up = {"raised": 1}
+    watched = Told(frame(1, a_few(), whole=True, alerts=alerts))
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(page.locator(".alert")).to_have_count(5)
+        watched.tell(alerts=[*alerts[:3], alerts[3].model_copy(update=up), alerts[4]])
+        expect(page.locator(SPOKEN)).to_have_text("Alert four is raised.")
+        watched.tell(alerts=[each.model_copy(update=up) for each in alerts[:2]] + alerts[2:])
+        expect(page.locator(SPOKEN)).to_have_text("Alerts one, two are raised. Alert four is calm again.")
+        watched.tell(alerts=[each.model_copy(update=up) for each in alerts])
+        expect(page.locator(SPOKEN)).to_have_text("Alerts three, four, five are raised.")
+        watched.tell(alerts=alerts)
+        expect(page.locator(SPOKEN)).to_have_text("Alerts one, two, three and 2 more are calm again.")
+
+
+def test_the_same_words_once_more_are_told_once_more(browser: Browser) -> None:
+    watched = Told(frame(1, a_few(), whole=True, alerts=[ALERT]))
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(page.locator(".alert")).to_have_count(1)
+        page.evaluate(HEARD)
+        for times in (1, 2):
+            watched.tell(alerts=[ALERT.model_copy(update={"raised": 1})])
+            page.wait_for_function(f"() => window.heard.length === {2 * times - 1}")
+            watched.tell(alerts=[ALERT])
+            page.wait_for_function(f"() => window.heard.length === {2 * times}")
+        assert heard(page) == ["Alert busy is raised.", "Alert busy is calm again."] * 2
+
+
+def test_what_is_said_is_said_in_the_uppermost_dialog(browser: Browser) -> None:
+    watched = Told()
+    with served(watched) as address, opened(browser, address.url, excused={"/api/queries/calm"}) as page:
+        card(page, "calm").locator(".open").click()
+        watched.tell([query("late", [point(9)], met=True)])
+        expect(page.locator(f"#query > {SPOKEN}")).to_have_text("Contract met again: late.")
+        page.locator("#drop").click()
+        page.locator("#drop-yes").click()
+        expect(page.locator("#token")).to_be_visible()
+        watched.tell([query("late", [point(10)], met=False)])
+        expect(page.locator(f"#token > {SPOKEN}")).to_have_text("Contract not met: late.")
+        expect(page.locator(SPOKEN)).to_have_count(1)
+        page.get_by_role("button", name="Not now").click()
+        expect(page.locator("#drop-problem")).to_contain_text("this needs the token")
+        page.keyboard.press("Escape")
+        watched.tell([query("late", [point(11)], met=True)])
+        expect(page.locator(f"body > {SPOKEN}")).to_have_text("Contract met again: late.")
