@@ -162,3 +162,20 @@ def test_while_a_batch_runs_time_goes_on() -> None:
         assert [told(s).lag_s for s in (1, 4, 9, 30)] == [4.0, 4.0, 9.0, 30.0], "its source goes on"
         assert [told(s).long_batch_s for s in (9, 10, 11)] == [None, None, 11.0]
     assert told(60).running_s is None
+
+
+def test_a_stream_that_ends_is_in_no_batch_and_lags_as_it_did() -> None:
+    board = Board()
+    board.stream(StreamStatus(name="P", batch=3, rate=500.0, lag_s=4.0, batch_ms=100.0))
+    board.stream(StreamStatus(name="other", rate=7.0, lag_s=1.0))
+    with board.running("P", BEGAN):
+        # the last batch takes its time, and the stream ends within it
+        board.ended("p")
+        told = board.status(BEGAN + timedelta(seconds=9)).streams[0]
+        assert (told.state, told.running_s, told.long_batch_s, told.lag_s) == ("ended", None, None, 4.0)
+    board.ended("p")
+    board.stopped()
+    told, other = board.status(BEGAN + timedelta(seconds=60)).streams
+    assert (told.state, told.running_s, told.lag_s, told.progress) == ("ended", None, 4.0, 1.0)
+    assert (told.rate, told.last_rate) == (0.0, 500.0), "it comes no more, and this is how fast it came"
+    assert (other.state, other.rate, other.last_rate) == ("stopped", 7.0, 0.0)

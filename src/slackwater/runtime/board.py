@@ -87,6 +87,18 @@ class Board:
         with self._lock:
             self._streams[status.name] = status
 
+    def ended(self, stream: str) -> None:
+        """Nothing more comes of a stream; what it was like is kept as it was stored.
+
+        Not as ``status`` tells it: the batch in which a stream ends is running still.
+        """
+        with self._lock:
+            for name, status in self._streams.items():
+                if name.lower() == stream.lower() and status.state != "ended":
+                    self._streams[name] = replace(
+                        status, state="ended", progress=1.0, rate=0.0, last_rate=status.rate
+                    )
+
     @contextmanager
     def running(self, stream: str, since: datetime) -> Iterator[None]:
         """While a batch of a stream runs: until it is done, which may take long, no more is told of it."""
@@ -188,7 +200,7 @@ class Board:
     def _at(self, at: datetime, stream: StreamStatus) -> StreamStatus:
         """A stream as it is now: while a batch runs its source goes on, and the lag is no less than that."""
         since = self._begun.get(stream.name)
-        if since is None:
+        if since is None or stream.state == "ended":
             return stream
         running = max(0.0, (at - since).total_seconds())
         lag = None if stream.lag_s is None else max(stream.lag_s, running)
