@@ -243,8 +243,6 @@ class Engine:
         self.journal.write_record(decision)
         self._turn(decision, self.executor.session)
         self._warming.end(stream)
-        if isinstance(self.load.ruler, Governor):
-            self.load.ruler.end(stream)
 
     def tick(self, stream: str) -> bool:
         """Close windows of a stream that has fallen silent; whether there were any to close."""
@@ -361,6 +359,9 @@ class Engine:
         self._commit(decision, state, turn, step, counts)
         if decision.kind == "end":
             self._reporter.finished(stream)
+            if isinstance(self.load.ruler, Governor):
+                # before those who watch look at it, and of an end that a kill had left too
+                self.load.ruler.end(stream)
         else:
             self._reporter.note(turn, self.sources[stream.lower()], began, bounds.told if bounds else None)
             self._learnt = self._clocks.seconds()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -104,6 +104,8 @@ class StreamInsight:
     kept_load: float
     """The same at the present rates."""
     costs: Costs
+    ended: bool = False
+    """Whether it has no batches any more."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +114,18 @@ class Insight:
 
     streams: tuple[StreamInsight, ...] = ()
     capacity: float | None = None
-    """Executor seconds for one batch; None where nothing governs the load."""
+    """Executor seconds for one batch, of the streams that go on; None where nothing governs the load."""
     correction: float = 0.0
     """Seconds by which feedback plans batches longer or shorter than they are to take."""
 
     @property
+    def going(self) -> tuple[StreamInsight, ...]:
+        """The streams whose batches share the capacity; where all have ended, what all were like is told."""
+        return tuple(stream for stream in self.streams if not stream.ended) or self.streams
+
+    @property
     def load(self) -> float:
-        return sum(stream.load for stream in self.streams)
+        return sum(stream.load for stream in self.going)
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,8 @@ class Glimpse:
     decided: Mapping[str, Decision]
     pace: Pace
     machine: Machine
+    ended: frozenset[str] = frozenset()
+    """Streams that have no batches any more, in lower case."""
 
     @classmethod
     def of(cls, engine: Engine) -> Glimpse | None:
@@ -138,11 +147,11 @@ class Glimpse:
         if not isinstance(governor, Governor):
             return None
         loads = ((load, dict(governor.leaving(load.statistics.stream).after)) for load in governor.loads())
-        return cls(tuple(loads), dict(engine.decided), copy(governor.pace), machine(engine))
+        return cls(tuple(loads), dict(engine.decided), copy(governor.pace), machine(engine), governor.ended)
 
     def insight(self) -> Insight:
         """What it tells."""
-        return _insight(self.with_windows(), self.decided, self.pace)
+        return _insight(self.with_windows(), self.decided, self.pace, self.ended)
 
     def with_windows(self) -> list[StreamLoad]:
         """The streams with what leaving windows out would save."""
@@ -155,20 +164,34 @@ def insight(engine: Engine) -> Insight:
     if not isinstance(governor, Governor):
         return Insight()
     with engine.lock:
-        return _insight(stream_loads(engine), engine.decided, governor.pace)
+        return _insight(stream_loads(engine), engine.decided, governor.pace, governor.ended)
 
 
-def _insight(loads: Sequence[StreamLoad], decided: Mapping[str, Decision], pace: Pace) -> Insight:
-    fixed = sum(must_take(load, 1.0) for load in loads)
-    streams = tuple(_stream(load, decided.get(load.statistics.stream.lower())) for load in loads)
-    among = max(1, len(loads))
+def _insight(
+    loads: Sequence[StreamLoad], decided: Mapping[str, Decision], pace: Pace, ended: Collection[str]
+) -> Insight:
+    going = going_of(loads, ended)
+    fixed = sum(must_take(load, 1.0) for load in going)
+    streams = []
+    for load in loads:
+        name = load.statistics.stream.lower()
+        streams.append(replace(_stream(load, decided.get(name)), ended=name in ended))
+    among = max(1, len(going))
     # where what must be taken is too much it is taken all the same: that makes the capacity no larger
     capacity = min(pace.capacity(fixed, among), pace.fits(among))
-    return Insight(streams, capacity, pace.correction)
+    return Insight(tuple(streams), capacity, pace.correction)
+
+
+def going_of(loads: Sequence[StreamLoad], ended: Collection[str]) -> Sequence[StreamLoad]:
+    """The streams whose batches share the capacity, as `Insight.going`."""
+    return [load for load in loads if load.statistics.stream.lower() not in ended] or loads
 
 
 def stream_loads(engine: Engine) -> list[StreamLoad]:
-    """The streams that have been measured, as the planner takes them."""
+    """The streams that have been measured, as the planner takes them.
+
+    Those that have ended too: a file whose streams end while it is measured is asked about as a whole.
+    """
     governor = engine.load.ruler
     assert isinstance(governor, Governor)
     version = engine.versions.latest

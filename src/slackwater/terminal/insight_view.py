@@ -69,6 +69,8 @@ def _stream(stream: StreamInsight, answered: Mapping[str, QueryStatus]) -> Itera
     ]
     if stream.share < 1:
         facts.append(f"{share_text(stream.share)} of it read")
+    if stream.ended:
+        facts.append("ended")
     yield Text(f"stream {printable(stream.stream)} · " + " · ".join(facts), "bold")
     yield _tree(stream.operators)
     yield Text("")
@@ -168,8 +170,8 @@ def _drops(drops: Sequence[DropInsight]) -> Table:
 
 
 def _load(insight: Insight) -> Text:
-    level = max((stream.level for stream in insight.streams), default=0.0)
-    kept = sum(stream.kept_load for stream in insight.streams)
+    level = max((stream.level for stream in insight.going), default=0.0)
+    kept = sum(stream.kept_load for stream in insight.going)
     parts = [f"load {seconds_text(insight.load)} of executor time for a batch"]
     if insight.capacity is not None:
         parts.append(f"capacity {seconds_text(insight.capacity)}")
