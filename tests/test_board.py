@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slackwater.language.contracts import Exact
+from slackwater.language.contracts import Error, Exact
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.board import STALE, Board
 from slackwater.runtime.groups import places_of_group
@@ -25,6 +25,8 @@ class Run:
 
     def __init__(self) -> None:
         self.board, self.turns = Board(), 0
+        self.others: set[str] = set()
+        self.counted: dict[str, int] = {}
         self.board.queries({"q": Exact()})
 
     def turn(
@@ -46,7 +48,8 @@ class Run:
             )
             for keys, values in batches
         ]
-        assert len(list(self.board.watching(made, {}))) == len(made)
+        self.counted = {}
+        assert len(list(self.board.watching(made, self.counted, lambda: self.others))) == len(made)
 
     @property
     def shown(self) -> QueryStatus:
@@ -179,3 +182,23 @@ def test_a_stream_that_ends_is_in_no_batch_and_lags_as_it_did() -> None:
     assert (told.state, told.running_s, told.lag_s, told.progress) == ("ended", None, 4.0, 1.0)
     assert (told.rate, told.last_rate) == (0.0, 500.0), "it comes no more, and this is how fast it came"
     assert (other.state, other.rate, other.last_rate) == ("stopped", 7.0, 0.0)
+
+
+def test_another_query_of_the_same_name_begins_anew() -> None:
+    run = Run()
+    run.turn((texts("a"), [1.0]))
+    run.board.missed({"q": (2, 5)})
+    run.board.queries({"q": Error(0.1)})
+    shown = run.shown
+    assert (shown.answers, shown.history, shown.missed) == (1, (1.0,), 2), "an altered one goes on"
+    run.board.queries({"q": Exact(), "new": Exact()}, {"q", "new"})
+    shown = run.shown
+    assert (shown.answers, shown.history, shown.last_value, shown.last_keys) == (0, (), None, ())
+    assert (shown.missed, shown.evaluated, shown.contract) == (0, 0, "EXACT")
+    # a turn that was under way has answers of the old one: they go to the sink, and are counted there
+    run.others = {"q"}
+    run.turn((texts("a"), [2.0]))
+    assert (run.shown.answers, run.shown.last_value, run.counted) == (0, None, {"q": 1})
+    run.others = set()
+    run.turn((texts("b"), [3.0]))
+    assert (run.shown.answers, run.shown.history, run.shown.last_keys) == (1, (3.0,), (("k", "b"),))

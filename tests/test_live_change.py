@@ -151,6 +151,34 @@ def test_a_changed_inner_step_starts_the_outer_one_anew(spark: Any) -> None:
     assert {identity(a) for a in sink.answers[before:]} <= truth
 
 
+def shown(session: Any, name: str) -> tuple[int, Any]:
+    (query,) = (q for q in session.status().queries if q.name == name)
+    return query.answers, query.last_value
+
+
+def test_a_query_that_is_replaced_shows_nothing_of_the_old_one(spark: Any, tmp_path: Path) -> None:
+    other = COUNTS.replace("COUNT(*)", "MIN(size)")
+    session = scripted_session(spark, STREAM + COUNTS + OLD, TABLES, state=tmp_path)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:2]})
+    stays = of(sink.answers, "old")
+    assert shown(session, "counts")[0] == len(of(sink.answers, "counts")) > 0
+    session.sql("DROP QUERY counts;" + other)
+    assert shown(session, "counts") == (0, None)
+    assert shown(session, "old")[0] == len(stays)
+    take_turns(session, {"p": TABLES["p"][:3]})
+    told = shown(session, "counts")
+    session.stop()
+    # the file says the same by now, or what it said at first
+    for file, expected in ((other, told), (COUNTS, (0, None))):
+        again = scripted_session(spark, STREAM + file + OLD, TABLES, state=tmp_path)
+        again.start(ListSink(sink.answers), manual=True)
+        assert shown(again, "counts")[0] == expected[0]
+        assert shown(again, "old")[0] > 0
+        again.stop()
+
+
 def test_new_windows_over_rows_begin_with_their_own_first_row(spark: Any) -> None:
     old = "CREATE QUERY rows AS SELECT SUM(size) AS s FROM p GROUP BY tuples(7);"
     session = scripted_session(spark, STREAM + old, TABLES)
