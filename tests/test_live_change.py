@@ -13,6 +13,8 @@ from agreement import identity, tables_of
 from slackwater.errors import LanguageError, PlanError
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.clocks import Clocks
+from slackwater.runtime.recording import Recording
+from slackwater.runtime.replaying import replay
 from slackwater.runtime.testing import ListSink, scripted_session, take_turns
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -227,3 +229,32 @@ def test_a_session_that_goes_on_knows_what_was_changed(spark: Any, tmp_path: Pat
     session.start(manual=True)
     session.stop()
     assert session.changed_live == ["old is WITH SUBSET GAP 3, not ERROR 5%"]
+
+
+@pytest.mark.parametrize("count", [151, 199])
+def test_a_run_that_began_with_more_conditions_than_are_taken_now_is_gone_on_with(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    where = " AND ".join(f"size <> -{n + 1}" for n in range(count))
+    many = (
+        f"CREATE QUERY many AS SELECT COUNT(*) AS n FROM p WHERE {where} GROUP BY window(ts, '10 seconds');"
+    )
+    state, recorded = tmp_path / "state", tmp_path / "recorded"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("slackwater.plan.catalog.CONJUNCTS", 10_000)
+        session = scripted_session(spark, STREAM + OLD + many, TABLES, state=state)
+        session.start(manual=True, record=recorded)
+        take_turns(session, {"p": TABLES["p"][:1]})
+        session.stop()
+    with pytest.raises(LanguageError, match=f"many asks for {count} conditions"):
+        scripted_session(spark, STREAM + OLD + many, TABLES, state=tmp_path / "another")
+    sink = ListSink()
+    session = scripted_session(spark, STREAM + OLD + many, TABLES, state=state)
+    session.start(manual=True, record=recorded)
+    with pytest.raises(LanguageError, match="more asks for"):
+        session.sql(many.replace("many", "more"))
+    take_turns(session, TABLES)
+    session.stop()
+    replay(Recording.open(recorded), spark, sink)
+    truth = {identity(a) for a in evaluate(STREAM + OLD + many, BATCHES)}
+    assert {identity(a) for a in sink.answers} == truth

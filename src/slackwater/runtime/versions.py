@@ -45,7 +45,7 @@ class Versions:
         """The last answer of `others`: a turn asks for each of its batches."""
         for number, kept in journal.versions().items():
             try:
-                catalog = Catalog.from_sql(kept["sql"], functions)
+                catalog = Catalog.from_sql(kept["sql"], functions, kept=True)
             except SlackwaterError as error:
                 raise StateError(
                     f"version {number} of the query set in {journal.root} cannot be read any more: {error}\n"
@@ -246,10 +246,10 @@ def reconcile(
     for statement in statements:
         dropped = isinstance(statement, declares) and statement.name.lower() not in catalog.declared
         if not (dropped and statement.sql in applied):
-            after = after.apply(statement)
+            after = after.apply(statement, kept=statement.sql in applied)
     for name, declared in catalog.declared.items():
         if declared.sql not in applied and name not in after.declared:
-            after = after.apply(declared)
+            after = after.apply(declared, kept=True)
     changed = [s for s in statements if s.sql not in applied]
     decided = {s.name.lower() for s in changed if isinstance(s, CreateQuery | AlterQuery)}
     kept = {n: c for n, c in catalog.contracts.items() if n in after.contracts and n not in decided}
