@@ -20,6 +20,8 @@ from slackwater.runtime.insight import Glimpse, Insight, _stream
 from slackwater.runtime.session import Settings
 from slackwater.runtime.status import QueryStatus
 from slackwater.runtime.testing import scripted_session
+from slackwater.service.api_models import OperatorOut
+from slackwater.service.statistics_out import statistics_of
 from slackwater.terminal.demo_load import measured
 from slackwater.terminal.insight_view import insight_view
 
@@ -81,6 +83,15 @@ CREATE STREAM q (ts TIMESTAMP, v DOUBLE) USING traffic TIMESTAMP BY ts;
 CREATE QUERY other AS SELECT SUM(v) AS s FROM q GROUP BY window(ts, '10 seconds') WITH EXACT;
 """
 )
+
+TWO_FILTERS = """
+CREATE STREAM p (ts TIMESTAMP, host STRING, size INT) USING traffic TIMESTAMP BY ts;
+CREATE STREAM q (ts TIMESTAMP, v DOUBLE) USING traffic TIMESTAMP BY ts;
+CREATE QUERY matching AS SELECT COUNT(*) AS n FROM p WHERE host RLIKE '^a+b' GROUP BY window(ts, '10 seconds') WITH ERROR 5%;
+CREATE QUERY one AS SELECT COUNT(*) AS n FROM p WHERE size > 80 GROUP BY window(ts, '10 seconds') WITH ERROR 5%;
+CREATE QUERY two AS SELECT COUNT(*) AS n FROM p WHERE size < 7 GROUP BY window(ts, '10 seconds') WITH ERROR 5%;
+CREATE QUERY above AS SELECT COUNT(*) AS n FROM q WHERE v > 1 GROUP BY window(ts, '10 seconds') WITH ERROR 5%;
+"""
 
 
 def glimpse_of(governor: Governor) -> Glimpse:
@@ -151,3 +162,33 @@ def test_who_watches_sees_that_a_stream_has_ended_in_the_turn_that_ends_it(spark
         assert session.status().ended == {"p"}
     finally:
         session.stop()
+
+
+def test_the_cost_of_several_filters_is_told_as_their_mean() -> None:
+    machine = Machine(TWO_FILTERS)
+    for _ in range(6):
+        machine.batch(1000)
+        machine.batch(1000, stream="q")
+    found = glimpse_of(machine.governor).insight()
+    several, alone = (
+        {o.label: o for o in stream.operators if o.kind in ("test", "members")} for stream in found.streams
+    )
+    assert len(several) == 3
+    assert len({o.seconds for o in several.values()}) == 1
+    assert all(o.shared for o in several.values())
+    assert [o.shared for o in alone.values()] == [False], "of one the cost is its own"
+    assert not any(o.shared for s in found.streams for o in s.operators if o.kind == "stream")
+    told = statistics_of(found)
+    assert [[o.shared for o in s.operators] for s in told.streams] == [
+        [False, True, True, True],
+        [False, False],
+    ]
+    before = told.streams[0].operators[1].model_dump(exclude={"shared"})
+    assert not OperatorOut.model_validate(before).shared, "recordings from before it was told are read"
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(insight_view(found))
+    lines = shown.get().splitlines()
+    assert sum("a row, mean of the filters" in line for line in lines) == 3
+    (line,) = (line for line in lines if "v > 1" in line)
+    assert line.endswith("a row")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -44,6 +45,8 @@ class OperatorInsight:
     """What the shedder before it lets pass of the rows that come to it; None where none stands."""
     queries: tuple[str, ...] = ()
     """Whose path ends here."""
+    shared: bool = False
+    """Whether its seconds are the mean of all operators of its kind: what one of them takes is not known."""
 
     @property
     def selectivity(self) -> float | None:
@@ -249,6 +252,7 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
             )
     costs = statistics.costs
     published = _published(load)
+    alike = Counter(_cost_of(node) for node in load.nodes)
     standing = _shedders(load, decision) if decision is not None and rates else {}
     return StreamInsight(
         stream=statistics.stream,
@@ -260,6 +264,8 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
                 _operator(node, i, statistics),
                 passes=standing.get(i),
                 queries=tuple(name for slot in node.slots for name in published.get(slot, ())),
+                # one cost is fitted for all: that tells a regular expression from a comparison by nothing
+                shared=_cost_of(node) in costs and alike[_cost_of(node)] > 1,
             )
             for i, node in enumerate(load.nodes)
         ),
@@ -333,6 +339,11 @@ def _rate(rates: Mapping[str, float], slot: str) -> float:
     return max(rates.get(slot, 1.0), rates.get(rare(slot), 0.0))
 
 
+def _cost_of(node: OperatorNode) -> str:
+    """The fitted cost that an operator has in common with others; empty where it has one of its own."""
+    return {"test": "test", "members": "test", "lookup": "lookup"}.get(node.kind, "")
+
+
 def _operator(node: OperatorNode, place: int, statistics: StreamStatistics) -> OperatorInsight:
     passed, costs = statistics.passed, statistics.costs
     rows_in = 1.0 if node.parent <= 0 else passed.get(node.parent)
@@ -342,8 +353,6 @@ def _operator(node: OperatorNode, place: int, statistics: StreamStatistics) -> O
         seconds = costs.get("read", 0.0) + costs.get("row", 0.0)
     elif node.kind == "python":
         seconds = next((costs[f"python {s}"] for s in node.slots if f"python {s}" in costs), None)
-    elif node.kind == "lookup":
-        seconds = costs.get("lookup")
-    elif node.kind in ("test", "members"):
-        seconds = costs.get("test")
+    else:
+        seconds = costs.get(_cost_of(node))
     return OperatorInsight(node.label, node.kind, node.parent, rows_in, rows_out, seconds)

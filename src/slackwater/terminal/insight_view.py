@@ -17,6 +17,8 @@ from slackwater.runtime.show import compact, printable, show_number
 from slackwater.runtime.status import QueryStatus
 
 NOTHING = "nothing has been measured yet"
+_ALIKE = {"lookup": "lookups"}
+"""What operators that share a cost are called, where they are no filters."""
 
 
 def insight_view(insight: Insight, current: Sequence[QueryStatus] = ()) -> RenderableType:
@@ -110,7 +112,8 @@ def _label(operator: OperatorInsight) -> Text:
         if operator.selectivity is not None:
             facts.append(f"passes {share_text(operator.selectivity)}")
         if operator.seconds is not None:
-            facts.append(f"{seconds_text(operator.seconds)} a row")
+            whose = f", mean of the {_ALIKE.get(operator.kind, 'filters')}" if operator.shared else ""
+            facts.append(f"{seconds_text(operator.seconds)} a row{whose}")
     return text.append("  " + " · ".join(facts), "dim")
 
 
