@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slackwater.language.contracts import Exact
+from slackwater.language.contracts import Error, Exact
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.board import STALE, Board
 from slackwater.runtime.groups import places_of_group
@@ -25,6 +25,8 @@ class Run:
 
     def __init__(self) -> None:
         self.board, self.turns = Board(), 0
+        self.others: set[str] = set()
+        self.counted: dict[str, int] = {}
         self.board.queries({"q": Exact()})
 
     def turn(
@@ -46,7 +48,8 @@ class Run:
             )
             for keys, values in batches
         ]
-        assert len(list(self.board.watching(made, {}))) == len(made)
+        self.counted = {}
+        assert len(list(self.board.watching(made, self.counted, lambda: self.others))) == len(made)
 
     @property
     def shown(self) -> QueryStatus:
@@ -162,3 +165,40 @@ def test_while_a_batch_runs_time_goes_on() -> None:
         assert [told(s).lag_s for s in (1, 4, 9, 30)] == [4.0, 4.0, 9.0, 30.0], "its source goes on"
         assert [told(s).long_batch_s for s in (9, 10, 11)] == [None, None, 11.0]
     assert told(60).running_s is None
+
+
+def test_a_stream_that_ends_is_in_no_batch_and_lags_as_it_did() -> None:
+    board = Board()
+    board.stream(StreamStatus(name="P", batch=3, rate=500.0, lag_s=4.0, batch_ms=100.0))
+    board.stream(StreamStatus(name="other", rate=7.0, lag_s=1.0))
+    with board.running("P", BEGAN):
+        # the last batch takes its time, and the stream ends within it
+        board.ended("p")
+        told = board.status(BEGAN + timedelta(seconds=9)).streams[0]
+        assert (told.state, told.running_s, told.long_batch_s, told.lag_s) == ("ended", None, None, 4.0)
+    board.ended("p")
+    board.stopped()
+    told, other = board.status(BEGAN + timedelta(seconds=60)).streams
+    assert (told.state, told.running_s, told.lag_s, told.progress) == ("ended", None, 4.0, 1.0)
+    assert (told.rate, told.last_rate) == (0.0, 500.0), "it comes no more, and this is how fast it came"
+    assert (other.state, other.rate, other.last_rate) == ("stopped", 7.0, 0.0)
+
+
+def test_another_query_of_the_same_name_begins_anew() -> None:
+    run = Run()
+    run.turn((texts("a"), [1.0]))
+    run.board.missed({"q": (2, 5)})
+    run.board.queries({"q": Error(0.1)})
+    shown = run.shown
+    assert (shown.answers, shown.history, shown.missed) == (1, (1.0,), 2), "an altered one goes on"
+    run.board.queries({"q": Exact(), "new": Exact()}, {"q", "new"})
+    shown = run.shown
+    assert (shown.answers, shown.history, shown.last_value, shown.last_keys) == (0, (), None, ())
+    assert (shown.missed, shown.evaluated, shown.contract) == (0, 0, "EXACT")
+    # a turn that was under way has answers of the old one: they go to the sink, and are counted there
+    run.others = {"q"}
+    run.turn((texts("a"), [2.0]))
+    assert (run.shown.answers, run.shown.last_value, run.counted) == (0, None, {"q": 1})
+    run.others = set()
+    run.turn((texts("b"), [3.0]))
+    assert (run.shown.answers, run.shown.history, run.shown.last_keys) == (1, (3.0,), (("k", "b"),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -183,3 +184,15 @@ def test_a_file_is_measured_by_running_it(
         assert words in result.stdout
     assert "web" in result.stdout
     assert not (tmp_path / ".slackwater").exists()
+
+
+def test_a_stream_that_ends_while_it_is_measured_comes_as_fast_as_it_came(spark: Any, tmp_path: Any) -> None:
+    path = tmp_path / "traffic.sql"
+    path.write_text(TRAFFIC.replace("speed '1'", "speed 'max', length '60 seconds'"))
+    options = ["--load", "1000000x", "--for", "60s", "--set", "rows_per_batch=12000"]
+    result = CliRunner().invoke(app, ["explain", str(path), *options])
+    assert result.exit_code == 0, result.output
+    found = re.search(r"by batch: packets (\S+) → (\S+) rows", result.stdout)
+    assert found is not None, result.stdout
+    assert "0" not in found.groups(), "no batch of nothing"
+    assert "contracts would not be met" in result.stdout

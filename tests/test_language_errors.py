@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,9 @@ from slackwater.plan.explain import explain
 from slackwater.plan.functions import Functions
 from slackwater.plan.layout import extend
 from slackwater.plan.tables import Plan
+from slackwater.runtime.journal import Journal, kept_script
+from slackwater.runtime.versions import Versions, reconcile
+from slackwater.service.recorded_sql import RecordedVersions
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, x INT) USING kafka TIMESTAMP BY ts"
 SELECT = "SELECT COUNT(*) AS n FROM s GROUP BY window(ts, '1 minute')"
@@ -230,3 +234,30 @@ def test_more_conditions_than_can_be_planned_are_told_and_the_most_are_planned()
     plan = extend(Plan(), catalog_of(CONJUNCTS - 1))
     for form in FORMS:
         assert explain(plan, form)
+
+
+@pytest.mark.parametrize("count", [CONJUNCTS + 1, 199])
+def test_what_an_earlier_run_took_is_not_held_to_the_bound_on_conditions(count: int, tmp_path: Path) -> None:
+    where = " AND ".join(f"size <> {n}" for n in range(count))
+    sql = f"{DEEP}CREATE QUERY q AS SELECT COUNT(*) AS n FROM p WHERE {where} GROUP BY window(ts, '1 second');\n"
+    with pytest.raises(LanguageError, match="conditions"):
+        Catalog.from_sql(sql, Functions())
+    catalog = Catalog.from_sql(sql, Functions(), kept=True)
+    for form in FORMS:
+        assert explain(extend(Plan(), catalog), form)
+    # a state is gone on with, whether its file is as it was or not
+    journal = Journal(tmp_path / "state")
+    script = [statement.sql for statement in parse(sql)]
+    Versions(journal, Functions()).propose(catalog, script)
+    assert kept_script(tmp_path / "state") == script
+    kept = Versions(journal, Functions())
+    assert list(kept.plan(1).catalog.queries) == ["q"]
+    more = "CREATE QUERY r AS SELECT COUNT(*) AS n FROM p WHERE {} GROUP BY window(ts, '1 second');"
+    found, _ = reconcile(kept.plan(1).catalog, kept.script, sql + more.format("size > 1"))
+    assert list(found.queries) == ["q", "r"]
+    with pytest.raises(LanguageError, match="r asks for"):
+        reconcile(kept.plan(1).catalog, kept.script, sql + more.format(where))
+    # and a recording is opened
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "versions" / "00000001.sql").write_text(catalog.sql())
+    assert list(RecordedVersions(tmp_path, {}).last().queries) == ["q"]

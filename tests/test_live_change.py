@@ -13,6 +13,8 @@ from agreement import identity, tables_of
 from slackwater.errors import LanguageError, PlanError
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.clocks import Clocks
+from slackwater.runtime.recording import Recording
+from slackwater.runtime.replaying import replay
 from slackwater.runtime.testing import ListSink, scripted_session, take_turns
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -151,6 +153,34 @@ def test_a_changed_inner_step_starts_the_outer_one_anew(spark: Any) -> None:
     assert {identity(a) for a in sink.answers[before:]} <= truth
 
 
+def shown(session: Any, name: str) -> tuple[int, Any]:
+    (query,) = (q for q in session.status().queries if q.name == name)
+    return query.answers, query.last_value
+
+
+def test_a_query_that_is_replaced_shows_nothing_of_the_old_one(spark: Any, tmp_path: Path) -> None:
+    other = COUNTS.replace("COUNT(*)", "MIN(size)")
+    session = scripted_session(spark, STREAM + COUNTS + OLD, TABLES, state=tmp_path)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    take_turns(session, {"p": TABLES["p"][:2]})
+    stays = of(sink.answers, "old")
+    assert shown(session, "counts")[0] == len(of(sink.answers, "counts")) > 0
+    session.sql("DROP QUERY counts;" + other)
+    assert shown(session, "counts") == (0, None)
+    assert shown(session, "old")[0] == len(stays)
+    take_turns(session, {"p": TABLES["p"][:3]})
+    told = shown(session, "counts")
+    session.stop()
+    # the file says the same by now, or what it said at first
+    for file, expected in ((other, told), (COUNTS, (0, None))):
+        again = scripted_session(spark, STREAM + file + OLD, TABLES, state=tmp_path)
+        again.start(ListSink(sink.answers), manual=True)
+        assert shown(again, "counts")[0] == expected[0]
+        assert shown(again, "old")[0] > 0
+        again.stop()
+
+
 def test_new_windows_over_rows_begin_with_their_own_first_row(spark: Any) -> None:
     old = "CREATE QUERY rows AS SELECT SUM(size) AS s FROM p GROUP BY tuples(7);"
     session = scripted_session(spark, STREAM + old, TABLES)
@@ -199,3 +229,32 @@ def test_a_session_that_goes_on_knows_what_was_changed(spark: Any, tmp_path: Pat
     session.start(manual=True)
     session.stop()
     assert session.changed_live == ["old is WITH SUBSET GAP 3, not ERROR 5%"]
+
+
+@pytest.mark.parametrize("count", [151, 199])
+def test_a_run_that_began_with_more_conditions_than_are_taken_now_is_gone_on_with(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    where = " AND ".join(f"size <> -{n + 1}" for n in range(count))
+    many = (
+        f"CREATE QUERY many AS SELECT COUNT(*) AS n FROM p WHERE {where} GROUP BY window(ts, '10 seconds');"
+    )
+    state, recorded = tmp_path / "state", tmp_path / "recorded"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("slackwater.plan.catalog.CONJUNCTS", 10_000)
+        session = scripted_session(spark, STREAM + OLD + many, TABLES, state=state)
+        session.start(manual=True, record=recorded)
+        take_turns(session, {"p": TABLES["p"][:1]})
+        session.stop()
+    with pytest.raises(LanguageError, match=f"many asks for {count} conditions"):
+        scripted_session(spark, STREAM + OLD + many, TABLES, state=tmp_path / "another")
+    sink = ListSink()
+    session = scripted_session(spark, STREAM + OLD + many, TABLES, state=state)
+    session.start(manual=True, record=recorded)
+    with pytest.raises(LanguageError, match="more asks for"):
+        session.sql(many.replace("many", "more"))
+    take_turns(session, TABLES)
+    session.stop()
+    replay(Recording.open(recorded), spark, sink)
+    truth = {identity(a) for a in evaluate(STREAM + OLD + many, BATCHES)}
+    assert {identity(a) for a in sink.answers} == truth

@@ -45,6 +45,21 @@ def test_an_alert_that_was_gone_in_between_is_told_from_one_that_stayed(tmp_path
     assert Versions(journal, Functions()).alerts_dropped(1, 3) == {"a"}, "a restart knows it"
 
 
+def test_another_query_of_the_same_name_is_told_from_one_that_stayed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "state")
+    versions = Versions(journal, Functions())
+    altered, other = COUNT + "ALTER QUERY n WITH EXACT;\n", COUNT.replace("COUNT(*)", "SUM(x)")
+    inner = VIEW.replace("SUM", "MIN") + READER
+    for sql in (VIEW + READER + COUNT, VIEW + READER + altered, inner + other, inner, inner + other):
+        versions.propose(Catalog.from_sql(STREAM + sql, Functions()))
+    for known in (versions, Versions(journal, Functions())):
+        assert known.others(0, 1) == {"w", "n"}
+        assert known.others(1, 2) == set(), "its contract does not make it another"
+        assert known.others(2, 3) == known.others(1, 3) == {"w", "n"}, "nor is one whose view is another"
+        assert known.others(3, 5) == {"n"}, "it was gone in between"
+        assert known.others(5, 5) == known.others(3, 4) == set()
+
+
 def test_a_changed_view_takes_its_readers_along() -> None:
     changed = VIEW.replace("SUM(x)", "MIN(x)")
     found = after(

@@ -78,21 +78,25 @@ class Catalog:
         """The windowed step that a path reads, None where it reads a stream."""
         return self.steps.get(source.lower())
 
-    def apply(self, statement: AnyStatement) -> Catalog:
-        """The catalog after a statement; raises LanguageError where it cannot be."""
+    def apply(self, statement: AnyStatement, *, kept: bool = False) -> Catalog:
+        """The catalog after a statement; raises LanguageError where it cannot be.
+
+        ``kept``: an earlier run took it. What is asked of new statements, so that they can be worked with
+        wherever they are shown, is not asked of it again: its state could not be gone on with.
+        """
         try:
-            return self._applied(statement)
+            return self._applied(statement, kept)
         except RecursionError:
             raise statement.source.error(
                 "this statement is nested too deeply to be planned", hint=NESTED
             ) from None
 
-    def _applied(self, statement: AnyStatement) -> Catalog:
+    def _applied(self, statement: AnyStatement, kept: bool) -> Catalog:
         if isinstance(statement, CreateStream | CreateTable):
             self._free(statement.name, statement.source)
             return replace(self, declared={**self.declared, statement.name.lower(): statement})
         if isinstance(statement, CreateView | CreateQuery):
-            return self._create(statement)
+            return self._create(statement, kept)
         if isinstance(statement, CreateAlert):
             return self._watch(statement)
         if isinstance(statement, AlterQuery):
@@ -108,10 +112,10 @@ class Catalog:
             )
         return self
 
-    def apply_all(self, statements: Iterable[AnyStatement]) -> Catalog:
+    def apply_all(self, statements: Iterable[AnyStatement], *, kept: bool = False) -> Catalog:
         catalog = self
         for statement in statements:
-            catalog = catalog.apply(statement)
+            catalog = catalog.apply(statement, kept=kept)
         return catalog
 
     def sql(self) -> str:
@@ -124,8 +128,8 @@ class Catalog:
         return ";\n".join(parts) + (";\n" if parts else "")
 
     @classmethod
-    def from_sql(cls, text: str, functions: Functions, *, file: str = "") -> Catalog:
-        return cls(functions=functions).apply_all(parse(text, file=file))
+    def from_sql(cls, text: str, functions: Functions, *, file: str = "", kept: bool = False) -> Catalog:
+        return cls(functions=functions).apply_all(parse(text, file=file), kept=kept)
 
     def _free(self, name: str, source: Source) -> None:
         taken = self.declared.get(name.lower())
@@ -136,12 +140,12 @@ class Catalog:
                 hint=f"choose another name, or DROP {kind.upper()} {taken.name} first",
             )
 
-    def _create(self, statement: CreateView | CreateQuery) -> Catalog:
+    def _create(self, statement: CreateView | CreateQuery, kept: bool) -> Catalog:
         self._free(statement.name, statement.source)
         known = Known(self.streams, self.tables, self.steps, self.functions)
         added = {step.name.lower(): step for step in analyse(statement, known)}
         for step in added.values():
-            if len(step.path.predicates) > CONJUNCTS:
+            if len(step.path.predicates) > CONJUNCTS and not kept:
                 raise statement.source.error(
                     f"{statement.name} asks for {len(step.path.predicates):,} conditions, those of the views "
                     f"below it among them; {CONJUNCTS} can be planned, each as an operator",

@@ -116,11 +116,19 @@ class Description:
 
 
 def _plain(value: object) -> object:
+    # loops: comprehensions take frames of their own, and a plan is as deep as a query has conditions
     if is_dataclass(value):
-        items = ((f.name, _plain(getattr(value, f.name))) for f in fields(value))
-        return {name: item for name, item in items if item not in (None, [], False, "")}
+        found: dict[str, object] = {}
+        for field in fields(value):
+            item = _plain(getattr(value, field.name))
+            if item not in (None, [], False, ""):
+                found[field.name] = item
+        return found
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        listed = []
+        for item in value:
+            listed.append(_plain(item))
+        return listed
     return value
 
 

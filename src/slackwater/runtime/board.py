@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -54,11 +54,15 @@ class Board:
         self.listeners: list[Callable[[AnswerBatch], None]] = []
         """Called with all answers of a turn while it delivers them, in the thread of the turn."""
 
-    def queries(self, contracts: dict[str, Contract]) -> None:
-        """The queries there are now, by name, with their contracts."""
+    def queries(self, contracts: dict[str, Contract], others: Collection[str] = ()) -> None:
+        """The queries there are now, by name, with their contracts.
+
+        ``others``: those that are other queries than before; they begin anew under the old name.
+        """
         with self._lock:
+            before = {name: known for name, known in self._queries.items() if name not in others}
             self._queries = {
-                name: self._queries.get(name, _Query(str(contract))) for name, contract in contracts.items()
+                name: before.get(name, _Query(str(contract))) for name, contract in contracts.items()
             }
             for name, contract in contracts.items():
                 self._queries[name].contract = str(contract)
@@ -99,6 +103,18 @@ class Board:
         with self._lock:
             return dict(self._times)
 
+    def ended(self, stream: str) -> None:
+        """Nothing more comes of a stream; what it was like is kept as it was stored.
+
+        Not as ``status`` tells it: the batch in which a stream ends is running still.
+        """
+        with self._lock:
+            for name, status in self._streams.items():
+                if name.lower() == stream.lower() and status.state != "ended":
+                    self._streams[name] = replace(
+                        status, state="ended", progress=1.0, rate=0.0, last_rate=status.rate
+                    )
+
     @contextmanager
     def running(self, stream: str, since: datetime) -> Iterator[None]:
         """While a batch of a stream runs: until it is done, which may take long, no more is told of it."""
@@ -111,8 +127,17 @@ class Board:
             with self._lock:
                 self._begun.pop(stream, None)
 
-    def watching(self, batches: Iterable[AnswerBatch], counts: dict[str, int]) -> Iterator[AnswerBatch]:
-        """The answers of a turn as they pass to a sink; ``counts`` gets how many there were by query."""
+    def watching(
+        self,
+        batches: Iterable[AnswerBatch],
+        counts: dict[str, int],
+        others: Callable[[], Collection[str]] = tuple,
+    ) -> Iterator[AnswerBatch]:
+        """The answers of a turn as they pass to a sink; ``counts`` gets how many there were by query.
+
+        ``others``: queries that are others by now than those of the turn, which may end late. Their answers
+        are not those of the ones that are shown.
+        """
         leading: dict[str, str] = {}
         self._turn += 1
         for batch in batches:
@@ -123,7 +148,7 @@ class Board:
                 counts[name] = counts.get(name, 0) + len(places)
                 with self._lock:
                     known = self._queries.get(name)
-                    if known is None or not len(places):
+                    if known is None or not len(places) or name in others():
                         continue
                     known.answers += len(places)
                     # a history of several columns would be none of any
@@ -200,7 +225,7 @@ class Board:
     def _at(self, at: datetime, stream: StreamStatus) -> StreamStatus:
         """A stream as it is now: while a batch runs its source goes on, and the lag is no less than that."""
         since = self._begun.get(stream.name)
-        if since is None:
+        if since is None or stream.state == "ended":
             return stream
         running = max(0.0, (at - since).total_seconds())
         lag = None if stream.lag_s is None else max(stream.lag_s, running)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -139,7 +139,8 @@ class Engine:
         self.journal.write_commit(self.state.step, self.state.to_json())
         self.board.queries(self._contracts(catalog))
         for state in self.state.streams.values():
-            self.board.resumed(state.answers)
+            others = self.versions.others(state.version, self.versions.latest)
+            self.board.resumed({name: n for name, n in state.answers.items() if name not in others})
 
     def _contracts(self, catalog: Catalog) -> dict[str, Contract]:
         return {s.name: catalog.contracts[n] for n, s in catalog.queries.items()}
@@ -149,7 +150,7 @@ class Engine:
         # without the engine's lock: a turn may wait for a reader of answers, and that reader may be here
         number = self.versions.propose(catalog)
         self.alerts.declare(catalog)
-        self.board.queries(self._contracts(catalog))
+        self.board.queries(self._contracts(catalog), self.versions.others(number - 1, number))
         return number
 
     def recover(self, stream: str) -> None:
@@ -243,8 +244,6 @@ class Engine:
         self.journal.write_record(decision)
         self._turn(decision, self.executor.session)
         self._warming.end(stream)
-        if isinstance(self.load.ruler, Governor):
-            self.load.ruler.end(stream)
 
     def tick(self, stream: str) -> bool:
         """Close windows of a stream that has fallen silent; whether there were any to close."""
@@ -309,6 +308,9 @@ class Engine:
         log = self._logs[stream.lower()]
         dropped = self.versions.alerts_dropped(state.version, decision.version)
         if state.version != decision.version:
+            for name in self.versions.others(state.version, decision.version):
+                # another query of the same name has answers of its own
+                state.answers.pop(name, None)
             adopt(state, stream, self.versions.plan(state.version), plan, decision.version)
             # a run that is repeated: where a query could begin depended on what had been dropped
             state.since.update(decision.offsets.get("since", {}))
@@ -353,7 +355,8 @@ class Engine:
             self._recorder.note(decision, step, state, arrived, now, plan.catalog, self.executor)
         counts: dict[str, int] = {}
         delivering = self._clocks.seconds()
-        watched = self.board.watching(turn.delivered(), counts)
+        others = partial(self._others_than_of, decision.version)
+        watched = self.board.watching(turn.delivered(), counts, others)
         self._outlets.write(step, watched, turn.delivered, partial(self._fault, "answers"))
         delivering = self._clocks.seconds() - delivering
         self.alerts.turn(step, stream, plan.catalog, turn.delivered, dropped)
@@ -361,6 +364,9 @@ class Engine:
         self._commit(decision, state, turn, step, counts)
         if decision.kind == "end":
             self._reporter.finished(stream)
+            if isinstance(self.load.ruler, Governor):
+                # before those who watch look at it, and of an end that a kill had left too
+                self.load.ruler.end(stream)
         else:
             self._reporter.note(turn, self.sources[stream.lower()], began, bounds.told if bounds else None)
             self._learnt = self._clocks.seconds()
@@ -390,6 +396,10 @@ class Engine:
             state = self.state.streams[name]
             self.bounds[name] = BoundsKeeper(self.journal, state, catalog.streams[name], source, self._salt)
         return self.bounds.get(name)
+
+    def _others_than_of(self, version: int) -> Collection[str]:
+        """Queries that have been dropped and created as others since a version."""
+        return self.versions.others(version, self.versions.latest)
 
     def _keep_learnt(self) -> None:
         """Keep what is known of the load for a run that goes on from this one."""

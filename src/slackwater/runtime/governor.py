@@ -392,6 +392,11 @@ class Governor:
         """A stream has no batches any more: the others have the time that its batches took."""
         self._ended.add(stream.lower())
 
+    @property
+    def ended(self) -> frozenset[str]:
+        """Streams that have no batches any more, in lower case."""
+        return frozenset(self._ended)
+
     def _others(self, name: str) -> list[StreamLoad]:
         """The streams beside one that still have batches, each as large as its last one."""
         return [self._load(s, s.size) for n, s in self._streams.items() if n != name and n not in self._ended]
@@ -401,7 +406,10 @@ class Governor:
         return self._leaving.setdefault(stream.lower(), WindowLeaving())
 
     def loads(self) -> tuple[StreamLoad, ...]:
-        """All streams as the planner takes them, each with as many rows as its last batch had."""
+        """All streams as the planner takes them, each with as many rows as its last batch had.
+
+        Those that have ended are among them: what they were like may be asked for still.
+        """
         return tuple(self._load(known, known.size) for known in self._streams.values())
 
     def snapshot(self) -> tuple[StreamStatistics, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,8 @@ class OperatorInsight:
     """What the shedder before it lets pass of the rows that come to it; None where none stands."""
     queries: tuple[str, ...] = ()
     """Whose path ends here."""
+    shared: bool = False
+    """Whether its seconds are the mean of all operators of its kind: what one of them takes is not known."""
 
     @property
     def selectivity(self) -> float | None:
@@ -104,6 +107,8 @@ class StreamInsight:
     kept_load: float
     """The same at the present rates."""
     costs: Costs
+    ended: bool = False
+    """Whether it has no batches any more."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +117,18 @@ class Insight:
 
     streams: tuple[StreamInsight, ...] = ()
     capacity: float | None = None
-    """Executor seconds for one batch; None where nothing governs the load."""
+    """Executor seconds for one batch, of the streams that go on; None where nothing governs the load."""
     correction: float = 0.0
     """Seconds by which feedback plans batches longer or shorter than they are to take."""
 
     @property
+    def going(self) -> tuple[StreamInsight, ...]:
+        """The streams whose batches share the capacity; where all have ended, what all were like is told."""
+        return tuple(stream for stream in self.streams if not stream.ended) or self.streams
+
+    @property
     def load(self) -> float:
-        return sum(stream.load for stream in self.streams)
+        return sum(stream.load for stream in self.going)
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,8 @@ class Glimpse:
     decided: Mapping[str, Decision]
     pace: Pace
     machine: Machine
+    ended: frozenset[str] = frozenset()
+    """Streams that have no batches any more, in lower case."""
 
     @classmethod
     def of(cls, engine: Engine) -> Glimpse | None:
@@ -138,11 +150,11 @@ class Glimpse:
         if not isinstance(governor, Governor):
             return None
         loads = ((load, dict(governor.leaving(load.statistics.stream).after)) for load in governor.loads())
-        return cls(tuple(loads), dict(engine.decided), copy(governor.pace), machine(engine))
+        return cls(tuple(loads), dict(engine.decided), copy(governor.pace), machine(engine), governor.ended)
 
     def insight(self) -> Insight:
         """What it tells."""
-        return _insight(self.with_windows(), self.decided, self.pace)
+        return _insight(self.with_windows(), self.decided, self.pace, self.ended)
 
     def with_windows(self) -> list[StreamLoad]:
         """The streams with what leaving windows out would save."""
@@ -155,20 +167,34 @@ def insight(engine: Engine) -> Insight:
     if not isinstance(governor, Governor):
         return Insight()
     with engine.lock:
-        return _insight(stream_loads(engine), engine.decided, governor.pace)
+        return _insight(stream_loads(engine), engine.decided, governor.pace, governor.ended)
 
 
-def _insight(loads: Sequence[StreamLoad], decided: Mapping[str, Decision], pace: Pace) -> Insight:
-    fixed = sum(must_take(load, 1.0) for load in loads)
-    streams = tuple(_stream(load, decided.get(load.statistics.stream.lower())) for load in loads)
-    among = max(1, len(loads))
+def _insight(
+    loads: Sequence[StreamLoad], decided: Mapping[str, Decision], pace: Pace, ended: Collection[str]
+) -> Insight:
+    going = going_of(loads, ended)
+    fixed = sum(must_take(load, 1.0) for load in going)
+    streams = []
+    for load in loads:
+        name = load.statistics.stream.lower()
+        streams.append(replace(_stream(load, decided.get(name)), ended=name in ended))
+    among = max(1, len(going))
     # where what must be taken is too much it is taken all the same: that makes the capacity no larger
     capacity = min(pace.capacity(fixed, among), pace.fits(among))
-    return Insight(streams, capacity, pace.correction)
+    return Insight(tuple(streams), capacity, pace.correction)
+
+
+def going_of(loads: Sequence[StreamLoad], ended: Collection[str]) -> Sequence[StreamLoad]:
+    """The streams whose batches share the capacity, as `Insight.going`."""
+    return [load for load in loads if load.statistics.stream.lower() not in ended] or loads
 
 
 def stream_loads(engine: Engine) -> list[StreamLoad]:
-    """The streams that have been measured, as the planner takes them."""
+    """The streams that have been measured, as the planner takes them.
+
+    Those that have ended too: a file whose streams end while it is measured is asked about as a whole.
+    """
     governor = engine.load.ruler
     assert isinstance(governor, Governor)
     version = engine.versions.latest
@@ -226,6 +252,7 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
             )
     costs = statistics.costs
     published = _published(load)
+    alike = Counter(_cost_of(node) for node in load.nodes)
     standing = _shedders(load, decision) if decision is not None and rates else {}
     return StreamInsight(
         stream=statistics.stream,
@@ -237,6 +264,8 @@ def _stream(load: StreamLoad, decision: Decision | None) -> StreamInsight:
                 _operator(node, i, statistics),
                 passes=standing.get(i),
                 queries=tuple(name for slot in node.slots for name in published.get(slot, ())),
+                # one cost is fitted for all: that tells a regular expression from a comparison by nothing
+                shared=_cost_of(node) in costs and alike[_cost_of(node)] > 1,
             )
             for i, node in enumerate(load.nodes)
         ),
@@ -310,6 +339,11 @@ def _rate(rates: Mapping[str, float], slot: str) -> float:
     return max(rates.get(slot, 1.0), rates.get(rare(slot), 0.0))
 
 
+def _cost_of(node: OperatorNode) -> str:
+    """The fitted cost that an operator has in common with others; empty where it has one of its own."""
+    return {"test": "test", "members": "test", "lookup": "lookup"}.get(node.kind, "")
+
+
 def _operator(node: OperatorNode, place: int, statistics: StreamStatistics) -> OperatorInsight:
     passed, costs = statistics.passed, statistics.costs
     rows_in = 1.0 if node.parent <= 0 else passed.get(node.parent)
@@ -319,8 +353,6 @@ def _operator(node: OperatorNode, place: int, statistics: StreamStatistics) -> O
         seconds = costs.get("read", 0.0) + costs.get("row", 0.0)
     elif node.kind == "python":
         seconds = next((costs[f"python {s}"] for s in node.slots if f"python {s}" in costs), None)
-    elif node.kind == "lookup":
-        seconds = costs.get("lookup")
-    elif node.kind in ("test", "members"):
-        seconds = costs.get("test")
+    else:
+        seconds = costs.get(_cost_of(node))
     return OperatorInsight(node.label, node.kind, node.parent, rows_in, rows_out, seconds)

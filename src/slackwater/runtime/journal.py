@@ -43,6 +43,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def kept_script(root: Path) -> list[str]:
+    """The statements that a run in a folder began with, whoever works there now; none where none has."""
+    files = sorted((root / "versions").glob("*.json"))
+    return list(json.loads(files[-1].read_text()).get("script", [])) if files else []
+
+
 class Journal:
     """The state directory of a run; with ``fresh`` what an earlier run left there is deleted first."""
 

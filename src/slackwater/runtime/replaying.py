@@ -40,11 +40,13 @@ def replay(
     settings = replace(Settings(**known), shedding="off")
     sources = {name: partial(_recorded, recording=recording) for name in _streams(recording)}
     # who was told then is not told again
-    session = Session(spark, state, settings, sources=sources, alerting=False)
+    began = _first_sql(recording)
+    kept = [statement.sql for statement in parse(began)]
+    session = Session(spark, state, settings, sources=sources, alerting=False, kept=kept)
     register(session)
     recording.check_functions(session.catalog.functions)
     turns = recording.turns
-    session.sql(_first_sql(recording))
+    session.sql(began)
     session.start(sink, manual=True)
     try:
         carrier = session.engine.executor.session.range(0)
@@ -99,7 +101,7 @@ def exact_sql(root: Path, sql: str) -> str:
 def _change(session: Session, recording: Recording, version: int) -> Catalog:
     """Let the query set be what it was from some turn on."""
     sql = exact_sql(recording.root, recording.versions[version])
-    catalog = Catalog.from_sql(sql, session.catalog.functions)
+    catalog = Catalog.from_sql(sql, session.catalog.functions, kept=True)
     engine = session.engine
     for step in catalog.queries.values():
         name = step.stream.lower()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from slackwater.plan.panes import AFTER_ALL
 from slackwater.runtime.board import Board
 from slackwater.runtime.bounds.showing import Told
@@ -62,6 +60,4 @@ class Reporter:
 
     def finished(self, stream: str) -> None:
         """Tell the board that a stream has ended."""
-        for status in self._board.status(self._clocks.now()).streams:
-            if status.name.lower() == stream.lower():
-                self._board.stream(replace(status, state="ended", progress=1.0, rate=0.0))
+        self._board.ended(stream)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from slackwater.runtime.current.pulse import Pace
 from slackwater.runtime.declarations import Declarations
 from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
-from slackwater.runtime.journal import Journal
+from slackwater.runtime.journal import Journal, kept_script
 from slackwater.runtime.pace import seconds_for_batch
 from slackwater.runtime.recorder import Recorder
 from slackwater.runtime.running import OpenSource, Run
@@ -61,6 +62,8 @@ class Session(Declarations):
     """Decides how much of each batch is kept, in place of the closed loop."""
     governor: Callable[[Callable[[], float], int, Any], Governor] = field(default=Governor, repr=False)
     """Makes the closed loop."""
+    kept: Collection[str] = field(default=(), repr=False)
+    """Statements that an earlier run took, beside those of its state: they are not held to new bounds."""
     alerting: bool = True
     """Whether alerts are looked at, and webhooks told; a run that is only tried out tells nobody."""
     watchers: list[Callable[[Engine], None]] = field(default_factory=list, repr=False)
@@ -93,6 +96,7 @@ class Session(Declarations):
             catalog = self.catalog
             explained = []
             applied = []
+            kept = self._kept_script if run is None else frozenset()
             for statement in parse(text, file=file):
                 if isinstance(statement, Explain):
                     catalog.apply(statement)
@@ -109,7 +113,7 @@ class Session(Declarations):
                         "streams are declared and dropped before the run starts",
                         hint="stop, change the file, and run again",
                     )
-                catalog = catalog.apply(statement)
+                catalog = catalog.apply(statement, kept=statement.sql in kept)
                 applied.append(statement.sql)
             if run is None:
                 self._script += applied
@@ -120,6 +124,11 @@ class Session(Declarations):
                 run.change(catalog)
             self.catalog = catalog
             return explained
+
+    @cached_property
+    def _kept_script(self) -> frozenset[str]:
+        """The statements of earlier runs that the one to come may go on with."""
+        return frozenset(self.kept).union(kept_script(self._root()) if self.state is not None else ())
 
     def function(self, name: str, function: Callable[..., Any], returns: str) -> None:
         """Register a Python function for use in expressions; ``returns`` is a Spark SQL type."""

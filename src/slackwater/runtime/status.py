@@ -44,6 +44,8 @@ class StreamStatus:
     """Of a stream that agents send: what they have told, of keys and of sums of keys, which are no rows."""
     update_rate: float = 0.0
     """Updates a second."""
+    last_rate: float = 0.0
+    """Of a stream that has ended: the `rate` it was read at, which is 0 from then on."""
 
     @property
     def long_batch_s(self) -> float | None:

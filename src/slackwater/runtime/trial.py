@@ -41,15 +41,17 @@ def tried(
     """
     batches = [rows.slice(start, end - start) for start, end in pairwise(_ends(rows.num_rows))]
     with tempfile.TemporaryDirectory(prefix="slackwater-trial-") as folder:
+        statements = _statements(catalog, stream, queries)
         session = Session(
             spark,
             Path(folder) / "state",
             Settings(),
             sources={stream.lower(): partial(_scripted, batches=batches)},
             governor=Observer,
+            kept=statements,
         )
         prepare(session)
-        session.sql(";\n".join(_statements(catalog, stream, queries)))
+        session.sql(";\n".join(statements))
         session.start(manual=True)
         try:
             carrier = session.engine.executor.session.range(0)

@@ -26,6 +26,7 @@ from slackwater.plan.slots import slots_of
 from slackwater.plan.tables import Plan, StepPlan
 from slackwater.planners.window_needs import may_leave_out
 from slackwater.planners.window_schedule import Schedule
+from slackwater.runtime.definitions import definitions_of
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.samples import BATCHES
 from slackwater.runtime.state import StreamState
@@ -40,9 +41,11 @@ class Versions:
         self._plans: dict[int, Plan] = {0: Plan()}
         self.script: list[str] = []
         """The statements of the file as last applied: a restart applies only what has changed."""
+        self._others: tuple[int, int, frozenset[str]] = (0, 0, frozenset())
+        """The last answer of `others`: a turn asks for each of its batches."""
         for number, kept in journal.versions().items():
             try:
-                catalog = Catalog.from_sql(kept["sql"], functions)
+                catalog = Catalog.from_sql(kept["sql"], functions, kept=True)
             except SlackwaterError as error:
                 raise StateError(
                     f"version {number} of the query set in {journal.root} cannot be read any more: {error}\n"
@@ -63,6 +66,21 @@ class Versions:
         plans = self._plans
         between = [plans[n].catalog.alerts.keys() for n in range(before + 1, number)]
         return {name for name in plans[number].catalog.alerts if any(name not in known for known in between)}
+
+    def others(self, before: int, number: int) -> frozenset[str]:
+        """Queries of a version that were not there, or were others, in some version since an earlier one."""
+        # turns ask, and those who change the query set: each goes by what it has read once
+        kept = self._others
+        if kept[:2] == (before, number):
+            return kept[2]
+        found: set[str] = set()
+        was = definitions_of(self._plans[before].catalog)
+        for version in range(before + 1, number + 1):
+            known = definitions_of(self._plans[version].catalog)
+            found = {name for name in known if name in found or known[name] != was.get(name)}
+            was = known
+        self._others = (before, number, frozenset(found))
+        return frozenset(found)
 
     def propose(self, catalog: Catalog, script: list[str] | None = None) -> int:
         """Make a catalog the latest version; the streams adopt it at their next turn."""
@@ -228,10 +246,10 @@ def reconcile(
     for statement in statements:
         dropped = isinstance(statement, declares) and statement.name.lower() not in catalog.declared
         if not (dropped and statement.sql in applied):
-            after = after.apply(statement)
+            after = after.apply(statement, kept=statement.sql in applied)
     for name, declared in catalog.declared.items():
         if declared.sql not in applied and name not in after.declared:
-            after = after.apply(declared)
+            after = after.apply(declared, kept=True)
     changed = [s for s in statements if s.sql not in applied]
     decided = {s.name.lower() for s in changed if isinstance(s, CreateQuery | AlterQuery)}
     kept = {n: c for n, c in catalog.contracts.items() if n in after.contracts and n not in decided}

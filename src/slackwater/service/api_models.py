@@ -105,6 +105,11 @@ class OperatorOut(Model):
         description="What the shedder before it lets pass; null where none stands there."
     )
     queries: list[str]
+    shared: bool = Field(
+        default=False,
+        description="Whether seconds are the mean of all filters (or of all lookups) of the stream: what "
+        "each of them takes by itself is not measured.",
+    )
 
 
 class QueryStatisticsOut(Model):

@@ -189,7 +189,7 @@ def _only(catalog: Catalog, names: list[str]) -> Catalog:
     found = Catalog(functions=catalog.functions)
     for statement in statements:
         try:
-            found = found.apply(statement)
+            found = found.apply(statement, kept=True)
         except SlackwaterError:
             # it reads a query that is left out, or watches one
             continue

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slackwater.plan.catalog import Catalog
-from slackwater.plan.model import Step
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.board import places_by_query
-
-Definition = tuple[Step, ...]
-"""A step and those that it reads, without contracts: these may be altered."""
+from slackwater.runtime.definitions import Definition, definition, definitions_of
 
 
 @dataclass
@@ -26,7 +23,7 @@ class Definitions:
         """Take what is declared now: the names of queries that are no more, or are others than before."""
         if catalog is self._catalog:
             return []
-        known = {step.name: definition(catalog, step) for step in catalog.queries.values()}
+        known = definitions_of(catalog)
         gone = [name for name, was in self._known.items() if known.get(name) != was]
         self._catalog, self._known = catalog, known
         return gone
@@ -43,16 +40,6 @@ class Definitions:
         }
         for batch in batches:
             yield from _of(batch, same)
-
-
-def definition(catalog: Catalog, step: Step) -> Definition:
-    """What makes a query this one and no other."""
-    found: list[Step] = []
-    part: Step | None = step
-    while part is not None:
-        found.append(replace(part, contract=None))
-        part = catalog.step_of(part.path.source)
-    return tuple(found)
 
 
 def _of(batch: AnswerBatch, names: Collection[str]) -> Iterator[AnswerBatch]:

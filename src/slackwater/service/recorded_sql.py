@@ -55,7 +55,7 @@ class RecordedVersions:
         problem: SlackwaterError | None = None
         for functions in islice(self._functions(), _TRIES):
             try:
-                return Catalog.from_sql(sql, functions)
+                return Catalog.from_sql(sql, functions, kept=True)
             except SlackwaterError as error:
                 problem = problem or error
         raise StateError(f"the SQL of the recording in {self._root} cannot be read: {problem}")

@@ -63,6 +63,7 @@ def _stream(stream: StreamInsight, ended: bool) -> StreamStatisticsOut:
                 seconds=_finite(o.seconds),
                 passes=_finite(o.passes),
                 queries=list(o.queries),
+                shared=o.shared,
             )
             for o in stream.operators
         ],

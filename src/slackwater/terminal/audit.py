@@ -75,7 +75,7 @@ def audit(
     """Replay a recording, what it needs meanwhile in a folder, and compare."""
     functions = _functions(register)
     recording.check_functions(functions)
-    promised = promises(Catalog.from_sql(sql, functions) for sql in recording.versions.values())
+    promised = promises(Catalog.from_sql(sql, functions, kept=True) for sql in recording.versions.values())
     promised = _chosen(promised, queries)
     truth = folder / "truth.jsonl"
     replay(recording, spark, JsonLinesSink(truth), register, state=folder / "state", progress=progress)

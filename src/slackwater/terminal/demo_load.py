@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from slackwater.edge.clock import now_micros
 from slackwater.planners.terms import StreamLoad, must_take, terms_of
 from slackwater.runtime.engine import Engine
-from slackwater.runtime.insight import Glimpse
+from slackwater.runtime.insight import Glimpse, going_of
 from slackwater.runtime.pace import Pace
 from slackwater.statistics.costs import predicted
 from slackwater.terminal.demo_story import REMEMBERED
@@ -107,13 +107,16 @@ class BatchLog:
             glimpse = self._glimpse
         if glimpse is None or not any(load.statistics.batches for load, _ in glimpse.loads):
             return None
-        loads = [load for load, _ in glimpse.loads]
-        return rows_for(multiple, loads, self._stream, glimpse.pace)
+        return rows_for(multiple, _loads(glimpse), self._stream, glimpse.pace)
 
 
 def measured(glimpse: Glimpse) -> tuple[float, float]:
     """Load and capacity at present."""
-    return _at([load for load, _ in glimpse.loads], glimpse.pace)
+    return _at(_loads(glimpse), glimpse.pace)
+
+
+def _loads(glimpse: Glimpse) -> Sequence[StreamLoad]:
+    return going_of([load for load, _ in glimpse.loads], glimpse.ended)
 
 
 def rows_for(multiple: float, loads: Sequence[StreamLoad], stream: str, pace: Pace) -> float:

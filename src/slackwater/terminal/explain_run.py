@@ -95,7 +95,9 @@ def _paced(load: StreamLoad, session: Session) -> StreamLoad:
     a_second = load.statistics.rate * speed if speed is not None else 0.0
     if speed is None:
         streams = {s.name.lower(): s for s in session.status().streams}
-        a_second = streams[name].rate
+        status = streams[name]
+        # one that ended while it was measured comes as fast as it came
+        a_second = status.last_rate if status.state == "ended" else status.rate
     return replace(load, size=a_second * session.settings.trigger_ms / 1000)
 
 

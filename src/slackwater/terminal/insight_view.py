@@ -17,6 +17,8 @@ from slackwater.runtime.show import compact, printable, show_number
 from slackwater.runtime.status import QueryStatus
 
 NOTHING = "nothing has been measured yet"
+_ALIKE = {"lookup": "lookups"}
+"""What operators that share a cost are called, where they are no filters."""
 
 
 def insight_view(insight: Insight, current: Sequence[QueryStatus] = ()) -> RenderableType:
@@ -69,6 +71,8 @@ def _stream(stream: StreamInsight, answered: Mapping[str, QueryStatus]) -> Itera
     ]
     if stream.share < 1:
         facts.append(f"{share_text(stream.share)} of it read")
+    if stream.ended:
+        facts.append("ended")
     yield Text(f"stream {printable(stream.stream)} · " + " · ".join(facts), "bold")
     yield _tree(stream.operators)
     yield Text("")
@@ -108,7 +112,8 @@ def _label(operator: OperatorInsight) -> Text:
         if operator.selectivity is not None:
             facts.append(f"passes {share_text(operator.selectivity)}")
         if operator.seconds is not None:
-            facts.append(f"{seconds_text(operator.seconds)} a row")
+            whose = f", mean of the {_ALIKE.get(operator.kind, 'filters')}" if operator.shared else ""
+            facts.append(f"{seconds_text(operator.seconds)} a row{whose}")
     return text.append("  " + " · ".join(facts), "dim")
 
 
@@ -168,8 +173,8 @@ def _drops(drops: Sequence[DropInsight]) -> Table:
 
 
 def _load(insight: Insight) -> Text:
-    level = max((stream.level for stream in insight.streams), default=0.0)
-    kept = sum(stream.kept_load for stream in insight.streams)
+    level = max((stream.level for stream in insight.going), default=0.0)
+    kept = sum(stream.kept_load for stream in insight.going)
     parts = [f"load {seconds_text(insight.load)} of executor time for a batch"]
     if insight.capacity is not None:
         parts.append(f"capacity {seconds_text(insight.capacity)}")
