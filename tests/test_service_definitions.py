@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,7 +70,7 @@ class Versions:
 class Run:
     """As much of a session and its engine as frames are made of, in the hands of a test."""
 
-    def __init__(self, first: Catalog) -> None:
+    def __init__(self, first: Catalog, record: Path | None = None) -> None:
         self.versions = Versions()
         self.version, self.turns = 0, 0
         self.observers: list[Any] = []
@@ -85,10 +86,14 @@ class Run:
             catalog=first,
             status=lambda: Status(at=BEGAN),
         )
-        self.live = Live(self.session)
+        # frames are made when a test says so
+        self.live = Live(self.session, record=record, every=3600.0)
         self.session.watchers[0](self)
         self.change(first)
-        self.live.advance()
+        if record is None:
+            self.live.advance()
+        else:
+            self.live.start()
 
     def change(self, to: Catalog) -> None:
         self.session.catalog = to

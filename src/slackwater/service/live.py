@@ -91,6 +91,8 @@ class Live:
 
     def start(self) -> None:
         """Make frames from now on, in a thread of its own; of a recorded run they are kept beside it."""
+        # the frame of before the start knows neither the run nor what its state has in place of the file
+        self._try_advance()
         # not before: the folder of a recording is made when the session starts
         if self._record is not None:
             self._log = FrameLog(self._record)
@@ -111,11 +113,14 @@ class Live:
 
     def _run(self) -> None:
         while not self._stopping.wait(self._every):
-            try:
-                self.advance()
-            except Exception:
-                # a picture that cannot be made must not end a run; the next one may be
-                logger.exception("a frame could not be made")
+            self._try_advance()
+
+    def _try_advance(self) -> None:
+        try:
+            self.advance()
+        except Exception:
+            # a picture that cannot be made must not end a run; the next one may be
+            logger.exception("a frame could not be made")
 
     def advance(self) -> None:
         """Make the next frame."""
