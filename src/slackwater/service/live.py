@@ -27,7 +27,6 @@ from slackwater.service.alerting import alert_frames
 from slackwater.service.api_models import Statistics
 from slackwater.service.capture import Capture
 from slackwater.service.control import LiveControl
-from slackwater.service.definitions import Definitions
 from slackwater.service.folding import moment_of
 from slackwater.service.frame_log import FrameLog
 from slackwater.service.framing import Framer, Moving
@@ -70,7 +69,6 @@ class Live:
         session.watchers.append(self._capture.watch)
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
         self._framer = Framer(number=int(session.clocks.now().timestamp()))
-        self._definitions = Definitions()
         self._lock = threading.Lock()
         self._moving: Moving | None = None
         self._whole: tuple[Frame, bytes] | None = None
@@ -124,9 +122,13 @@ class Live:
 
     def advance(self) -> None:
         """Make the next frame."""
+        # answers first: the newest version has the queries of all that were made until then
+        captured = self._capture.take()
         version, catalog = self._newest()
-        self.keeper.forget(self._definitions.take(catalog))
-        batches = list(self._taken())
+        with self._lock:
+            gone = self._framer.declare(catalog)
+        self.keeper.forget(gone)
+        batches = list(self._own(captured))
         for batch in batches:
             self.keeper.take(batch)
         self.keeper.publish()
@@ -162,13 +164,13 @@ class Live:
             return 0, self.session.catalog
         return version, engine.versions.plan(version).catalog
 
-    def _taken(self) -> Iterator[AnswerBatch]:
+    def _own(self, captured: Sequence[tuple[int, AnswerBatch]]) -> Iterator[AnswerBatch]:
         """The answers that have come, but for those of queries that are others by now: turns may end late."""
         engine = self._capture.engine
-        for version, batches in groupby(self._capture.take(), itemgetter(0)):
+        for version, batches in groupby(captured, itemgetter(0)):
             assert engine is not None
             made_under = engine.versions.plan(version).catalog
-            yield from self._definitions.own(made_under, map(itemgetter(1), batches))
+            yield from self._framer.definitions.own(made_under, map(itemgetter(1), batches))
 
     def _look(self, version: int, catalog: Catalog) -> Moving:
         session, engine = self.session, self._capture.engine
