@@ -277,6 +277,24 @@ def test_where_there_is_no_use_in_trying_again(code: int, words: str, tmp_path: 
         watch_url(script.url, token_file=None, once=True, console=Console(file=out), talk=Console(file=out))
 
 
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_nobody_else_is_given_the_token(code: int, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-secret\n")
+
+    def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        handler.send_header("Location", f"{other.url}/api/events")
+        handler.end_headers()
+
+    console = Console(file=io.StringIO())
+    with scripted(sends(a_frame())) as other, scripted(elsewhere) as script:
+        with pytest.raises(SlackwaterError, match=rf"answered {code} .*redirects are not followed") as told:
+            watch_url(script.url, token_file=tmp_path / "token", once=True, console=console, talk=console)
+        assert f"{other.url}/api/events" in str(told.value)
+        assert other.asked == []
+        assert len(script.asked) == 2, "there is no use in trying again"
+
+
 def test_the_token_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
     monkeypatch.setenv(VARIABLE, "from-the-environment")
