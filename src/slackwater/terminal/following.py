@@ -179,10 +179,11 @@ class Following:
                 ) from None
             if 300 <= error.code < 400:
                 error.close()
+                said = printable(f"{error.code} {error.reason}")
                 where = printable(error.headers.get("Location") or "nowhere")[:200]
                 raise SlackwaterError(
-                    f"{self.place.url} answered {error.code} {printable(error.reason)} and points to {where}: redirects "
-                    "are not followed, name the address itself"
+                    f"{self.place.url} answered {said} and points to {where}: redirects are not followed, "
+                    "name the address itself"
                 ) from None
             if error.code == 404:
                 error.close()
