@@ -118,6 +118,18 @@ def test_another_run_shows_nothing_of_the_one_before(browser: Browser) -> None:
         assert words(page, "calm").startswith("calm: 2 answers")
 
 
+def test_a_run_that_does_not_say_yet_which_it_is_keeps_what_is_known(browser: Browser) -> None:
+    points = [point(s, s) for s in range(1, 101)]
+    watched = Told(frame(1, [query("calm", points, last_text="100")], whole=True, run="one"))
+    with served(watched) as address, opened(browser, address.page) as page:
+        expect(card(page, "calm").locator(".value")).to_have_text("100")
+        # it was started again: nothing has been answered, and the first frame is of before the start
+        watched.tell([query("calm", column=None, last_text="")], whole=True, run="")
+        watched.tell([query("calm", [point(101, 101)], last_text="101")], run="one")
+        expect(card(page, "calm").locator(".value")).to_have_text("101")
+        assert words(page, "calm").startswith("calm: 101 answers")
+
+
 def test_the_sheet_of_a_query_that_is_another_one_says_what_that_one_is(browser: Browser) -> None:
     watched = Told()
     with served(watched) as address, opened(browser, address.page) as page:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -247,6 +248,16 @@ def test_a_report_of_many_queries_is_bounded(tmp_path: Path, monkeypatch: pytest
     assert "3 of 8 are drawn" in page.words
     assert page.words.index("q7") < page.words.index("q6"), "the largest error first"
     assert all(f"q{n}" in page.words for n in range(many))
+
+
+@pytest.mark.parametrize("slope", [math.nan, math.inf, -math.inf])
+def test_an_answer_that_moves_nobody_knows_how_is_drawn_as_standing(tmp_path: Path, slope: float) -> None:
+    given = [answer("web", second, second, slope=slope) for second in (1, 2)]
+    recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 3)], answers=given))
+    page = Page(report(recorded, "slopes"))
+    recorded.close()
+    [plot] = [plot for plot in page.data["queries"] if plot["value"] == [1, 2]]
+    assert plot["slope"] == [0, 0]
 
 
 def test_of_rows_the_last_one_is_shown(tmp_path: Path) -> None:

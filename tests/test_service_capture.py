@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +12,9 @@ import pytest
 from slackwater.errors import SlackwaterError
 from slackwater.planners.decision import Decision
 from slackwater.runtime.clocks import Clocks
-from slackwater.service.audit_job import RESULT, AuditJob
 from slackwater.service.capture import DECISIONS, RATES, Capture, told
-from slackwater.service.problems import Refusal
 from slackwater.terminal.serve import VARIABLE, Serve, kept_token
 from test_service_shown import answers
-from waiting import wait_for
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -185,62 +180,3 @@ def test_elsewhere_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(VARIABLE, "a-token-of-the-tests")
     Serve("0.0.0.0", 0).listen().close()
     Serve(port=0).listen().close()
-
-
-def test_a_run_that_is_not_recorded_has_no_audit() -> None:
-    job = AuditJob(None)
-    assert (job.told().state, job.told().message) == ("none", "this run is not recorded")
-    with pytest.raises(Refusal, match="this run is not recorded") as refused:
-        job.begin()
-    assert (refused.value.status, refused.value.hint) == (409, "slackwater run FILE --record DIR")
-
-
-def test_an_audit_that_fails_says_why_and_can_be_begun_again(tmp_path: Path) -> None:
-    job = AuditJob(tmp_path)
-    assert job.told().state == "none"
-    assert job.begin().state in ("running", "failed")
-    wait_for(lambda: job.told().state != "running")
-    failed = job.told()
-    assert (failed.state, failed.recording, failed.passed) == ("failed", str(tmp_path), None)
-    assert "error:" in failed.message
-    assert job.begin().state in ("running", "failed")
-    job.stop()
-    wait_for(lambda: job.told().state != "running")
-
-
-def test_the_last_report_is_told_whatever_happened_to_it(tmp_path: Path) -> None:
-    job = AuditJob(tmp_path)
-    (tmp_path / RESULT).write_text('{"passed": true, "queries": []}')
-    assert (job.told().state, job.told().passed) == ("done", True)
-    (tmp_path / RESULT).write_text("[]")
-    assert job.told().state == "failed"
-    (tmp_path / RESULT).write_text("{")
-    assert "cannot be read" in job.told().message
-
-
-def test_what_an_interrupted_audit_has_left_is_no_report_of_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failing = [sys.executable, "-c", "import sys; sys.exit('error: no disk')"]
-    monkeypatch.setattr("slackwater.service.audit_job.command_of", lambda *_: failing)
-    (tmp_path / f"{RESULT}.tmp").write_text('{"passed": true}')
-    job = AuditJob(tmp_path)
-    job.begin()
-    wait_for(lambda: job.told().state != "running")
-    assert (job.told().state, job.told().message) == ("failed", "error: no disk")
-
-
-def test_an_audit_yields_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = tmp_path / "waiting.py"
-    waiting.write_text("import sys; sys.stdin.read(); import threading; threading.Event().wait(60)\n")
-    real = sys.executable
-    monkeypatch.setattr("slackwater.service.audit_job.command_of", lambda *_: [real, str(waiting)])
-    job = AuditJob(tmp_path)
-    assert job.begin().state == "running"
-    assert job.begin().state == "running", "the same one"
-    process = job._process
-    assert process is not None
-    assert os.getpriority(os.PRIO_PROCESS, process.pid) == 10
-    job.stop()
-    wait_for(lambda: job.told().state == "failed")
-    assert process.returncode == -15

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,10 +59,15 @@ class Versions:
 
     def __init__(self) -> None:
         self.catalogs: list[Catalog] = []
+        self.then: list[Callable[[], None]] = []
+        """What happens right after the newest version was asked for."""
 
     @property
     def latest(self) -> int:
-        return len(self.catalogs)
+        found, then, self.then = len(self.catalogs), self.then, []
+        for happens in then:
+            happens()
+        return found
 
     def plan(self, number: int) -> Any:
         return SimpleNamespace(catalog=self.catalogs[number - 1])
@@ -69,7 +76,7 @@ class Versions:
 class Run:
     """As much of a session and its engine as frames are made of, in the hands of a test."""
 
-    def __init__(self, first: Catalog) -> None:
+    def __init__(self, first: Catalog, record: Path | None = None) -> None:
         self.versions = Versions()
         self.version, self.turns = 0, 0
         self.observers: list[Any] = []
@@ -85,10 +92,14 @@ class Run:
             catalog=first,
             status=lambda: Status(at=BEGAN),
         )
-        self.live = Live(self.session)
+        # frames are made when a test says so
+        self.live = Live(self.session, record=record, every=3600.0)
         self.session.watchers[0](self)
         self.change(first)
-        self.live.advance()
+        if record is None:
+            self.live.advance()
+        else:
+            self.live.start()
 
     def change(self, to: Catalog) -> None:
         self.session.catalog = to
@@ -141,6 +152,17 @@ def test_a_turn_that_ends_after_its_query_was_replaced_is_not_the_new_ones(run: 
     run.turn(3, answers([7], 2))
     run.live.advance()
     assert run.values("q") == run.points("q") == []
+
+
+def test_answers_of_a_query_that_comes_while_a_frame_is_made_are_kept(run: Run) -> None:
+    def comes() -> None:
+        run.change(sums("q", "other", "third"))
+        run.turn(2, answers([7], 3, "third"))
+
+    run.versions.then.append(comes)
+    run.live.advance()
+    run.live.advance()
+    assert run.values("third") == run.points("third") == [7]
 
 
 def test_version_and_queries_of_a_frame_belong_together(run: Run) -> None:

@@ -61,6 +61,16 @@ def test_it_is_looked_at_every_other_second_and_less_often_where_it_is_long(tmp_
     assert written == list(range(0, 20, 4))
 
 
+def test_a_clock_that_is_set_back_stops_nothing(tmp_path: Path) -> None:
+    log = StatisticsLog(tmp_path)
+    log.append(at(3_600), known(0.1))
+    assert not log.due(at(3_601))
+    assert log.due(at(10))
+    log.append(at(10), known(0.2))
+    assert not log.due(at(11))
+    assert log.due(at(12))
+
+
 @pytest.mark.parametrize("left", [b'{"at":1,"stati', b"x" * 200_000, b""])
 def test_a_run_that_goes_on_cuts_off_what_a_kill_has_left(tmp_path: Path, left: bytes) -> None:
     StatisticsLog(tmp_path).append(at(1), known(0.1))

@@ -23,7 +23,7 @@ from slackwater.cli import app
 from slackwater.errors import SlackwaterError
 from slackwater.service.folding import moment_of
 from slackwater.service.frame_log import FRAMES
-from slackwater.service.models import AgentsFrame, AlertFrame, Frame
+from slackwater.service.models import AgentFrame, AgentsFrame, AlertFrame, Frame, WidthFrame
 from slackwater.service.recorded import Recorded
 from slackwater.service.server import serving
 from slackwater.terminal.following import Following, Place, Seen, events
@@ -122,6 +122,57 @@ def test_agents_alerts_and_messages() -> None:
     assert lines[-1].startswith(
         "alerts 1 of 1 raised: much\\x1b[2J (host=a\\x1b port=1, host=b port=2 and 2 more)"
     )
+
+
+def away(name: str, since: float | None) -> AgentFrame:
+    gone = None if since is None else at(since)
+    return AgentFrame(name=name, there=False, keys=1, updates=1, offered_per_second=None, since=gone)
+
+
+def width(column: str, used: float | None, allowed: float = 5.0) -> WidthFrame:
+    return WidthFrame(
+        query="web", column=column, smallest=0.5, median=1234.5678, largest=None, used=used, allowed=allowed
+    )
+
+
+def test_agents_that_are_away_are_named() -> None:
+    gone = [away("a\x1b", 5), away("b", None), away("c", -71), away("d", 2)]
+    there = AgentFrame(name="e", there=True, keys=1, updates=1, offered_per_second=None, since=None)
+    stream = AGENTS.model_copy(update={"there": 1, "known": 4, "agents": [*gone[:3], there]})
+    [line] = [x for x in shown(seen_of(a_frame(agents=[stream])), width=200) if x.startswith("agents")]
+    assert line.startswith("agents p 1 of 4 there (away: c for 1 min 20 s, a\\x1b for 4.0 s, b), 1.20k keys")
+    # not all of many agents are told one by one
+    stream = AGENTS.model_copy(update={"there": 1, "known": 500, "agents": gone})
+    [line] = [x for x in shown(seen_of(a_frame(agents=[stream])), width=200) if x.startswith("agents")]
+    assert "(away: c for 1 min 20 s, d for 7.0 s, a\\x1b for 4.0 s and 496 more)" in line
+
+
+def test_the_widths_that_agents_hold() -> None:
+    stream = AGENTS.model_copy(update={"widths": [width("rx", 4.25), width("tx\x1b", None)]})
+    lines = shown(seen_of(a_frame(agents=[stream], alerts=[ALERT])))
+    assert lines[-4].startswith("agents p ")
+    assert lines[-3] == "widths web.rx  least 0.5, middle 1,230, most –; 4.25 of 5 used"
+    assert lines[-2] == "       web.tx\\x1b  least 0.5, middle 1,230, most –; – of 5 used"
+    assert lines[-1].startswith("alerts ")
+    many = AGENTS.model_copy(update={"widths": [width(f"c{n}", 6.0) for n in range(9)]})
+    lines = shown(seen_of(a_frame(agents=[many])))
+    assert lines[-1].startswith("       web.c5 ")
+    assert lines[-1].endswith("6 of 5 used  … and 3 more")
+
+
+@pytest.mark.parametrize("height", range(6, 60, 2))
+def test_widths_take_no_room_from_queries(height: int) -> None:
+    agents = AGENTS.model_copy(update={"widths": [width(f"c{n}", 6.0) for n in range(9)]})
+    many = [query(f"q{n}") for n in range(100)]
+    run = frame(1, many, whole=True, streams=[stream()], agents=[agents], alerts=[ALERT])
+    lines = shown(seen_of(run), height=height)
+    assert len(lines) <= height - 1 or height < 8
+    widths = [line for line in lines if " used" in line]
+    assert len(widths) <= 6
+    if widths:
+        assert sum(bool(re.match(r"q\d", line)) for line in lines) >= 8
+    if height >= 40:
+        assert len(widths) == 6
 
 
 def test_trouble_is_told_above_what_was_last_seen() -> None:
@@ -275,6 +326,24 @@ def test_where_there_is_no_use_in_trying_again(code: int, words: str, tmp_path: 
     out = io.StringIO()
     with scripted(refuse) as script, pytest.raises(SlackwaterError, match=words):
         watch_url(script.url, token_file=None, once=True, console=Console(file=out), talk=Console(file=out))
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_nobody_else_is_given_the_token(code: int, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a-secret\n")
+
+    def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        handler.send_header("Location", f"{other.url}/api/events")
+        handler.end_headers()
+
+    console = Console(file=io.StringIO())
+    with scripted(sends(a_frame())) as other, scripted(elsewhere) as script:
+        with pytest.raises(SlackwaterError, match=rf"answered {code} .*redirects are not followed") as told:
+            watch_url(script.url, token_file=tmp_path / "token", once=True, console=console, talk=console)
+        assert f"{other.url}/api/events" in str(told.value)
+        assert other.asked == []
+        assert len(script.asked) == 2, "there is no use in trying again"
 
 
 def test_the_token_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import Response
 
 from slackwater.errors import LanguageError, Position
 from slackwater.language.parse import parse, parse_one
@@ -24,6 +25,7 @@ from slackwater.language.statements import (
 from slackwater.plan.catalog import Declared
 from slackwater.service.api_models import Applied, Audit
 from slackwater.service.audit_job import AuditJob
+from slackwater.service.bodies import told
 from slackwater.service.guard import TRUSTED
 from slackwater.service.models import ContractWanted, Knobs, KnobsWanted, Preview, Statements
 from slackwater.service.problems import Refusal
@@ -116,15 +118,16 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
         """Drop a query."""
         return applied(drop_query(find_query(watched, name).name))
 
-    @api.post("/preview", tags=["queries"])
-    def preview(wanted: Statements, request: Request) -> Preview:
+    @api.post("/preview", tags=["queries"], response_model=Preview)
+    def preview(wanted: Statements, request: Request) -> Response:
         """What statements would do to the plan, the load and the errors; nothing is changed.
 
         Without the token Spark is given none of it: what is there is planned, but no type is checked, and
         nothing is tried on rows.
         """
         with looks.one() as run:
-            return run.preview(wanted.sql, trusted=bool(request.scope.get(TRUSTED)))
+            found = run.preview(wanted.sql, trusted=bool(request.scope.get(TRUSTED)))
+        return told(Preview, found)
 
     @api.post("/alerts", status_code=201, tags=["alerts"])
     def create_alert(wanted: Statements) -> Applied:
@@ -168,10 +171,10 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
             raise Refusal(404, "there are no sliders: this is no demo")
         return found
 
-    @api.get("/audit", tags=["audit"])
-    def audit() -> Audit:
+    @api.get("/audit", tags=["audit"], response_model=Audit)
+    def audit() -> Response:
         """The last audit of the recording: whether intervals held the truth."""
-        return audits.told()
+        return told(Audit, audits.told())
 
     @api.post("/audit", status_code=202, tags=["audit"])
     def begin_audit() -> Audit:

@@ -23,6 +23,8 @@ HEAD_SECONDS = 10.0
 """How long the head of a request may take to come."""
 STALLED_SECONDS = 30.0
 """How long a reader may take nothing of what waits for it."""
+KEEP_ALIVE_SECONDS = 30.0
+"""How long after a response a connection waits for the next request."""
 
 
 def connections_at_most() -> int:
@@ -31,7 +33,11 @@ def connections_at_most() -> int:
 
 
 def protocol_for(
-    most: int, *, head_seconds: float = HEAD_SECONDS, stalled_seconds: float = STALLED_SECONDS
+    most: int,
+    *,
+    head_seconds: float = HEAD_SECONDS,
+    stalled_seconds: float = STALLED_SECONDS,
+    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
 ) -> type[H11Protocol]:
     """The protocol of a server that has at most so many connections at a time."""
 
@@ -39,6 +45,7 @@ def protocol_for(
         at_most = most
         head_s = head_seconds
         stalled_s = stalled_seconds
+        keep_alive_s = keep_alive_seconds
 
     return Bounded
 
@@ -49,9 +56,11 @@ class _Bounded(H11Protocol):
     at_most: int
     head_s: float
     stalled_s: float
+    keep_alive_s: float
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.timeout_keep_alive = self.keep_alive_s  # type: ignore[assignment]
         self._refused = False
         self._head: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -104,13 +113,16 @@ class _Bounded(H11Protocol):
             self.transport.abort()
 
     def resume_writing(self) -> None:
-        _off(self._stalled)
+        # of one that is closed the rest is watched, too: nobody else would ever let go of it
+        if not self.transport.is_closing():
+            _off(self._stalled)
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
+        # to close it writes all that still waits, for as long as some of it is taken
         super().timeout_keep_alive_handler()
+        if self.transport.get_write_buffer_size():
+            self._look_again()
 
 
 def _off(timer: asyncio.TimerHandle | None) -> None:

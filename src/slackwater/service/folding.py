@@ -17,10 +17,17 @@ def fold(before: Frame | None, frame: Frame, keep: int = KEPT_POINTS) -> Frame:
     Of each query the newest ``keep`` points stay, for as long as they are of the same series. What a frame
     says is dropped goes first: a query of that name in the same frame is another one.
     """
-    known = _left(before, frame) if before is not None and before.run == frame.run else {}
+    known = _left(before, frame) if before is not None else {}
     told = {query.name: _joined(known.get(query.name), query, keep) for query in frame.queries}
     queries = told if frame.whole else {**known, **told}
-    return frame.model_copy(update={"whole": True, "queries": list(queries.values()), "dropped": []})
+    return frame.model_copy(
+        update={
+            "whole": True,
+            "run": _run(before, frame),
+            "queries": list(queries.values()),
+            "dropped": [],
+        }
+    )
 
 
 def joined(first: Frame, second: Frame, keep: int) -> Frame:
@@ -32,7 +39,9 @@ def joined(first: Frame, second: Frame, keep: int) -> Frame:
     queries = {**known, **told}
     # one that is there again is dropped all the same: its points are not those of the one before
     dropped = dict.fromkeys((*first.dropped, *second.dropped))
-    return second.model_copy(update={"queries": list(queries.values()), "dropped": list(dropped)})
+    return second.model_copy(
+        update={"run": _run(first, second), "queries": list(queries.values()), "dropped": list(dropped)}
+    )
 
 
 def moment_of(frame: Frame) -> Moment:
@@ -56,12 +65,23 @@ def same_series(one: QueryFrame, other: QueryFrame) -> bool:
 
 
 def _left(before: Frame, frame: Frame) -> dict[str, QueryFrame]:
-    """By name: the queries of a frame that the next one does not drop."""
+    """By name: the queries of a frame that the next one does not drop; none where that is of another run."""
+    # frames that are made before the run has begun do not know yet which one it is
+    if before.run and frame.run and before.run != frame.run:
+        return {}
     gone = set(frame.dropped)
     return {query.name: query for query in before.queries if query.name not in gone}
 
 
+def _run(before: Frame | None, frame: Frame) -> str:
+    """Which run two frames are of; a frame that does not know it is of the run before it."""
+    return frame.run or (before.run if before is not None else "")
+
+
 def _joined(before: QueryFrame | None, query: QueryFrame, keep: int) -> QueryFrame:
+    if before is not None and query.column is None:
+        # nothing has been answered since the run went on: until then it is of the series that was shown
+        query = query.model_copy(update={"column": before.column, "keys": before.keys})
     earlier = before.points if before is not None and same_series(before, query) else ()
     if not earlier and len(query.points) <= keep:
         return query

@@ -67,12 +67,13 @@ class Framer:
     mode: Mode = "live"
     number: int = 0
     shown: dict[str, Shown] = field(default_factory=dict)
+    definitions: Definitions = field(default_factory=Definitions)
+    """Of the queries that are declared."""
     _before: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By query: what the last frame says of it, beside its points."""
     _catalog: Catalog | None = None
     _declared: list[dict[str, Any]] = field(default_factory=list)
     """By query: what its declaration says; made once for each catalog."""
-    _definitions: Definitions = field(default_factory=Definitions)
     _gone: list[str] = field(default_factory=list)
     """Queries that are no more since the last frame."""
     _torn: bool = False
@@ -95,18 +96,24 @@ class Framer:
         """The last frame does not get to its readers: the next one is whole."""
         self._torn = True
 
+    def declare(self, catalog: Catalog) -> list[str]:
+        """Take what is declared from now on: the queries that are no more, or are others than before."""
+        if catalog is self._catalog:
+            return []
+        self._catalog, self._declared = catalog, declared(catalog)
+        # one that was dropped and created again is another query, whatever its name
+        gone = self.definitions.take(catalog)
+        self._gone += gone
+        for name in gone:
+            del self.shown[name]
+            self._before.pop(name, None)
+        for said in self._declared:
+            self.shown.setdefault(said["name"], Shown(said["name"], said["slide_seconds"]))
+        return gone
+
     def _changed(self, moving: Moving, batches: Sequence[AnswerBatch]) -> list[QueryFrame]:
         """The queries that have changed; those that are no more are noted."""
-        if moving.catalog is not self._catalog:
-            self._catalog, self._declared = moving.catalog, declared(moving.catalog)
-            # one that was dropped and created again is another query, whatever its name
-            gone = self._definitions.take(moving.catalog)
-            self._gone += gone
-            for name in gone:
-                del self.shown[name]
-                self._before.pop(name, None)
-            for said in self._declared:
-                self.shown.setdefault(said["name"], Shown(said["name"], said["slide_seconds"]))
+        self.declare(moving.catalog)
         told = take_all(self.shown, batches)
         queries = []
         for said in self._queries(moving):

@@ -28,7 +28,6 @@ from slackwater.service.alerting import alert_frames
 from slackwater.service.api_models import Statistics
 from slackwater.service.capture import Capture
 from slackwater.service.control import LiveControl
-from slackwater.service.definitions import Definitions
 from slackwater.service.folding import moment_of
 from slackwater.service.frame_log import FrameLog
 from slackwater.service.framing import Framer, Moving
@@ -71,7 +70,6 @@ class Live:
         session.watchers.append(self._capture.watch)
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
         self._framer = Framer(number=int(session.clocks.now().timestamp()))
-        self._definitions = Definitions()
         self._lock = threading.Lock()
         self._moving: Moving | None = None
         self._whole: tuple[Frame, bytes] | None = None
@@ -92,6 +90,8 @@ class Live:
 
     def start(self) -> None:
         """Make frames from now on, in a thread of its own; of a recorded run they are kept beside it."""
+        # the frame of before the start knows neither the run nor what its state has in place of the file
+        self._try_advance()
         # not before: the folder of a recording is made when the session starts
         if self._record is not None:
             self._log = FrameLog(self._record)
@@ -112,17 +112,24 @@ class Live:
 
     def _run(self) -> None:
         while not self._stopping.wait(self._every):
-            try:
-                self.advance()
-            except Exception:
-                # a picture that cannot be made must not end a run; the next one may be
-                logger.exception("a frame could not be made")
+            self._try_advance()
+
+    def _try_advance(self) -> None:
+        try:
+            self.advance()
+        except Exception:
+            # a picture that cannot be made must not end a run; the next one may be
+            logger.exception("a frame could not be made")
 
     def advance(self) -> None:
         """Make the next frame."""
+        # answers first: the newest version has the queries of all that were made until then
+        captured = self._capture.take()
         version, catalog = self._newest()
-        self.keeper.forget(self._definitions.take(catalog))
-        batches = list(self._taken())
+        with self._lock:
+            gone = self._framer.declare(catalog)
+        self.keeper.forget(gone)
+        batches = list(self._own(captured))
         for batch in batches:
             self.keeper.take(batch)
         self.keeper.publish()
@@ -158,13 +165,13 @@ class Live:
             return 0, self.session.catalog
         return version, engine.versions.plan(version).catalog
 
-    def _taken(self) -> Iterator[AnswerBatch]:
+    def _own(self, captured: Sequence[tuple[int, AnswerBatch]]) -> Iterator[AnswerBatch]:
         """The answers that have come, but for those of queries that are others by now: turns may end late."""
         engine = self._capture.engine
-        for version, batches in groupby(self._capture.take(), itemgetter(0)):
+        for version, batches in groupby(captured, itemgetter(0)):
             assert engine is not None
             made_under = engine.versions.plan(version).catalog
-            yield from self._definitions.own(made_under, map(itemgetter(1), batches))
+            yield from self._framer.definitions.own(made_under, map(itemgetter(1), batches))
 
     def _look(self, version: int, catalog: Catalog) -> Moving:
         session, engine = self.session, self._capture.engine

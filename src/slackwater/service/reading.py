@@ -13,6 +13,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.model import Step
 from slackwater.runtime.answers import Answer
 from slackwater.service import api_models as out
+from slackwater.service.bodies import told
 from slackwater.service.events import MEDIA_TYPE, Readers, answers_for, frames_for
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame
@@ -45,6 +46,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
     """All that can be asked.
 
     What looks at a whole frame is no coroutine: making one may take a moment, in which the loop sends events.
+    For the same reason what may be large is returned as bytes.
     """
     api = APIRouter(prefix="/api")
 
@@ -67,35 +69,35 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         news = frames_for(watched, number_after(after, last), None if over else readers.shared)
         return _stream(readers.follow(news, lambda: over, slow=over))
 
-    @api.get("/moments", tags=["run"])
-    def moments(limit: Annotated[int, Query(ge=1, le=3_600)] = 600) -> list[Moment]:
+    @api.get("/moments", tags=["run"], response_model=list[Moment])
+    def moments(limit: Annotated[int, Query(ge=1, le=3_600)] = 600) -> Response:
         """The tide line: load, what is kept of it, capacity and level by time."""
-        return list(watched.moments(limit))
+        return told(list[Moment], list(watched.moments(limit)))
 
     @api.get("/level", tags=["load"])
     def level() -> out.Level:
         """The loss level, load and capacity."""
         return level_of(watched.frame())
 
-    @api.get("/statistics", tags=["load"])
+    @api.get("/statistics", tags=["load"], response_model=out.Statistics)
     def statistics(
         at: Annotated[Time | None, Query(description="As it was then; of recordings only.")] = None,
-    ) -> out.Statistics:
+    ) -> Response:
         """What was measured: operators with cost and selectivity, shedders, rates, window drops."""
         if at is not None and watched.frame().mode != "recorded":
             raise only_now("at")
-        return watched.statistics(at)
+        return told(out.Statistics, watched.statistics(at))
 
-    @api.get("/decisions", tags=["load"])
+    @api.get("/decisions", tags=["load"], response_model=list[dict[str, Any]])
     def decisions(
         stream: Annotated[str | None, Query(max_length=200)] = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    ) -> list[dict[str, Any]]:
+    ) -> Response:
         """What was decided for batches before they ran, the newest first."""
         there = watched.catalog().streams
         if stream is not None and stream.lower() not in there:
             raise missing("stream", stream, [s.name for s in there.values()])
-        return [dict(decision) for decision in watched.decisions(stream, limit)]
+        return told(list[dict[str, Any]], [dict(decision) for decision in watched.decisions(stream, limit)])
 
     @api.get("/plan", tags=["load"], responses=PLANS, response_class=Response)
     def plan(
@@ -109,15 +111,15 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
             raise Refusal(404, str(error)) from error
         return Response(said, media_type=PLAN_TYPES[format])
 
-    @api.get("/agents", tags=["agents"])
-    def agents() -> list[AgentsFrame]:
+    @api.get("/agents", tags=["agents"], response_model=list[AgentsFrame])
+    def agents() -> Response:
         """Agents by stream: messages a second, widths, who is away."""
-        return watched.frame().agents
+        return told(list[AgentsFrame], watched.frame().agents)
 
-    @api.get("/alerts", tags=["alerts"])
-    def alerts() -> list[AlertFrame]:
+    @api.get("/alerts", tags=["alerts"], response_model=list[AlertFrame])
+    def alerts() -> Response:
         """Alerts, whether they are raised, and what waits to be delivered."""
-        return watched.frame().alerts
+        return told(list[AlertFrame], watched.frame().alerts)
 
     # before those of single queries: a name may have slashes in it
     _answers(api, watched, readers, keeper)
@@ -158,13 +160,14 @@ def _declared(api: APIRouter, watched: Watched) -> None:
         """Views as they are declared."""
         return [out.ViewInfo(name=v.name, sql=v.sql) for v in watched.catalog().views.values()]
 
-    @api.get("/queries", tags=["queries"])
-    def queries() -> list[out.QueryInfo]:
+    @api.get("/queries", tags=["queries"], response_model=list[out.QueryInfo])
+    def queries() -> Response:
         """All queries."""
         frames = {frame.name: frame for frame in watched.frame().queries}
         # taken once: a query may be dropped meanwhile
         catalog = watched.catalog()
-        return [_query(catalog, step, frames) for step in catalog.queries.values()]
+        found = [_query(catalog, step, frames) for step in catalog.queries.values()]
+        return told(list[out.QueryInfo], found)
 
     @api.get("/queries/{name:path}", tags=["queries"])
     def query(

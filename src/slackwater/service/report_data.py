@@ -152,11 +152,12 @@ class QueryNumbers:
         at = to_micros(moment) / 1e6
         if answer.how != "suspended" and at >= self._last_at:
             self._last, self._last_at = answer, at
+        slope = number(answer.slope) or 0.0
         # answers of a turn are in no order of time: a few are held back until they are
         self._taken += 1
         heapq.heappush(
             self._held,
-            (at, self._taken, (value, low, high, answer.how, answer.met, answer.rate, answer.slope or 0.0)),
+            (at, self._taken, (value, low, high, answer.how, answer.met, answer.rate, slope)),
         )
         if len(self._held) > HELD:
             self._draw()

@@ -164,7 +164,6 @@ def serving(
         lifespan="on",
         server_header=False,
         http=protocol_for(connections_at_most()),
-        timeout_keep_alive=30,
         timeout_graceful_shutdown=STOPPING_S,
         # a websocket is nothing that this service has
         ws="none",

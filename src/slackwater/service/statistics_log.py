@@ -43,7 +43,8 @@ class StatisticsLog:
     def due(self, now: datetime) -> bool:
         """Whether it is time to look again."""
         self._allowance.earn(now)
-        early = self._last is not None and (now - self._last[0]).total_seconds() < EVERY_S
+        # less than nothing has passed where the clock was set back
+        early = self._last is not None and 0 <= (now - self._last[0]).total_seconds() < EVERY_S
         return not early and self._allowance.left > 0
 
     def append(self, now: datetime, statistics: Statistics) -> None:

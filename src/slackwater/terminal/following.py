@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import ValidationError
 
 from slackwater.errors import SlackwaterError
+from slackwater.runtime.show import printable
 from slackwater.service.folding import fold, moment_of
 from slackwater.service.guard import is_loopback
 from slackwater.service.models import Frame, Moment
@@ -84,8 +85,8 @@ class Following:
         self.refused: SlackwaterError | None = None
         """Why there is no use in trying again."""
         # a proxy has no way to this machine's own loopback
-        handlers = [urllib.request.ProxyHandler({})] if is_loopback(place.host) else []
-        self._opener = urllib.request.build_opener(*handlers)
+        proxies = [urllib.request.ProxyHandler({})] if is_loopback(place.host) else []
+        self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
         self._frame: Frame | None = None
         self._moments: deque[Moment] = deque(maxlen=MOMENTS)
         self._trouble = f"connecting to {place.url} …"
@@ -176,12 +177,27 @@ class Following:
                     f"{self.place.url} wants a token: {_detail(error)}; give it with --token-file FILE, in "
                     f"{VARIABLE}, or with the address that slackwater run has printed"
                 ) from None
+            if 300 <= error.code < 400:
+                error.close()
+                said = printable(f"{error.code} {error.reason}")
+                where = printable(error.headers.get("Location") or "nowhere")[:200]
+                raise SlackwaterError(
+                    f"{self.place.url} answered {said} and points to {where}: redirects are not followed, "
+                    "name the address itself"
+                ) from None
             if error.code == 404:
                 error.close()
                 raise SlackwaterError(
                     f"{self.place.url} is no service of slackwater's: it has no {path.partition('?')[0]}"
                 ) from None
             raise
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows none: whoever is pointed to would be given the token of the run."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def events(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:

@@ -10,9 +10,10 @@ from rich.text import Text
 
 from slackwater.runtime.show import compact, duration, printable, show_keys, show_time
 from slackwater.runtime.status import StreamStatus
-from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame, StreamFrame, is_late
+from slackwater.service.models import AlertFrame, Frame, Moment, QueryFrame, StreamFrame, is_late
 from slackwater.terminal.following import Place, Seen
 from slackwater.terminal.view import HOW_STYLES, Column, as_table, fitting, numbers, sparkline, streams_table
+from slackwater.terminal.watch_agents import agents_line, width_lines
 
 _TIDE = 60
 """Moments of the line of the load."""
@@ -49,7 +50,7 @@ def picture(seen: Seen, url: str, *, width: int, height: int) -> RenderableType:
     head += [*_tide(frame, seen.moments, width), Text("")]
     tail: list[RenderableType] = []
     if frame.agents:
-        tail.append(_line(_agents(frame.agents)))
+        tail.append(_line(agents_line(frame)))
     if frame.alerts:
         tail.append(_line(_alerts(frame.alerts)))
     if frame.message:
@@ -59,6 +60,11 @@ def picture(seen: Seen, url: str, *, width: int, height: int) -> RenderableType:
     if room < len(tail) + 1 + _FEWEST:
         tail = []
     room -= len(tail) + 1 if tail else 0
+    if tail and frame.agents:
+        # after the line of the agents, where that leaves enough for queries and streams
+        widths = width_lines(frame.agents, room - 4 * _FEWEST)
+        tail[1:1] = [_line(line) for line in widths]
+        room -= len(widths)
     body: list[RenderableType] = []
     # where there is little room it is for queries
     if room > 2 * _FEWEST:
@@ -179,19 +185,6 @@ def _error(query: QueryFrame) -> str:
     if query.error is None:
         return "–" if query.expected_error is None else f"≈{query.expected_error:.2%}"
     return "none" if query.error == 0 else f"{query.error:.2%}"
-
-
-def _agents(agents: Sequence[AgentsFrame]) -> Text:
-    text = Text("agents ", "dim")
-    for place, stream in enumerate(agents):
-        text.append("; " if place else "").append(printable(stream.stream), "bold")
-        text.append(
-            f" {stream.there:,} of {stream.known:,} there", "" if stream.there == stream.known else "yellow"
-        )
-        text.append(f", {compact(stream.keys)} keys, {compact(stream.messages_per_second)} messages/s")
-        if stream.saved is not None:
-            text.append(f" of {compact(stream.offered_per_second or 0.0)} ({stream.saved:.0%} saved)")
-    return text
 
 
 def _alerts(alerts: Sequence[AlertFrame]) -> Text:

@@ -1,7 +1,7 @@
 /** A recorded run: all its frames, of which one is shown. */
 
 import { moment } from "./format.js";
-import { ofSeries, Query } from "./run.js";
+import { ofSeries, Query, withSeries } from "./run.js";
 import { RecordedSeries, Tide } from "./series.js";
 
 /** What was told of one query: frames of it by place with their series, null from where it was dropped. */
@@ -14,14 +14,15 @@ class History {
     this.series = new Map();
   }
 
-  take(frame, place) {
+  take(told, place) {
     this.places.push(place);
-    if (frame === null) {
+    if (told === null) {
       this.told.push(null);
       // another one of its name begins with nothing
       this.series = new Map();
       return;
     }
+    const frame = withSeries(told, this.told.at(-1)?.frame);
     const key = ofSeries(frame);
     if (!this.series.has(key)) this.series.set(key, new RecordedSeries());
     const series = this.series.get(key);

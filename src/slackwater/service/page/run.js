@@ -13,7 +13,8 @@ export class Query {
     this.filled = false;
   }
 
-  take(frame) {
+  take(told) {
+    const frame = withSeries(told, this.frame);
     if (ofSeries(frame) !== ofSeries(this.frame)) {
       this.series.clear();
       this.filled = false;
@@ -41,6 +42,8 @@ export class Query {
 export class Run {
   constructor() {
     this.frame = null;
+    /** Which run it is; empty until a frame has said so. */
+    this.id = "";
     this.queries = new Map();
     this.tide = new Tide();
     /** Grows when queries come or go. */
@@ -57,7 +60,9 @@ export class Run {
   fold(frame) {
     const changed = new Set();
     const turned = [];
-    const another = this.frame !== null && frame.run !== this.frame.run;
+    // frames that are made before the run has begun do not know yet which one it is
+    const another = this.id && frame.run && frame.run !== this.id;
+    this.id = frame.run || this.id;
     this.frame = frame;
     // what another run has said of a query of the same name is not of this one
     if (another) this.forget();
@@ -94,4 +99,9 @@ function isComplete({ points }, room = ROOM) {
 /** Which series the points of a frame are of. */
 export function ofSeries(frame) {
   return `${frame.column}\u0000${JSON.stringify(frame.keys)}`;
+}
+
+/** A frame of a query with the series of the one before it, while nothing has been answered since the run went on. */
+export function withSeries(frame, before) {
+  return frame.column === null && before ? { ...frame, column: before.column, keys: before.keys } : frame;
 }
