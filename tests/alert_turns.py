@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from slackwater.plan.functions import Functions
 from slackwater.runtime.alerts.delivering import Delivery
 from slackwater.runtime.alerts.desk import Alerts, AlertStatus
 from slackwater.runtime.alerts.outbox import Outbox
+from slackwater.runtime.alerts.silence import Stretch
 from slackwater.runtime.alerts.watching import RAISED_AT_MOST
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import How
@@ -95,11 +97,16 @@ class Turns:
         self.alerts.open(kept, step, catalog)
 
     def turn(
-        self, *batches: AnswerBatch, stream: str = "p", commit: bool = True, dropped: Collection[str] = ()
+        self,
+        *batches: AnswerBatch,
+        stream: str = "p",
+        commit: bool = True,
+        dropped: Collection[str] = (),
+        stretches: Mapping[str, Stretch] = MappingProxyType({}),
     ) -> list[dict[str, Any]]:
         """The events of a turn, as they are on disk before it is committed."""
         step = self.step + 1
-        self.alerts.turn(step, stream, self.catalog, lambda: iter(batches), dropped)
+        self.alerts.turn(step, stream, self.catalog, lambda: iter(batches), dropped, stretches)
         path = self.folder / "alerts" / f"{step:012d}.jsonl"
         found = [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
         if commit:

@@ -258,12 +258,14 @@ class Engine:
                 return False
             silent = int((self._clocks.seconds() - heard) * 1_000_000)
             target = state.latest + silent - declared.lateness
-            if silent < (declared.idle or IDLE_MICROS) or not any(state.files.values()):
+            # an alert may wait for a window without rows, though none is open that has some
+            awaited = self.alerts.awaited(stream, self.catalog)
+            if silent < (declared.idle or IDLE_MICROS) or not (any(state.files.values()) or awaited):
                 return False
             if target <= state.watermark(stream):
                 return False
             waits = self._current[stream.lower()].wakes(target)
-            if not waits and not self._closes_some(stream, state, target):
+            if not waits and not self._closes_some(stream, state, target, awaited):
                 return False
             self._unbidden(self._unfed(stream, "tick", target), recorded=False)
             return True
@@ -273,10 +275,13 @@ class Engine:
         with self.lock:
             self._unbidden(self._unfed(stream, "tick", watermark), recorded=False)
 
-    def _closes_some(self, stream: str, state: StreamState, target: int) -> bool:
+    def _closes_some(
+        self, stream: str, state: StreamState, target: int, awaited: Sequence[TimeWindow]
+    ) -> bool:
         """Whether a window over time would close if the watermark moved to a target."""
         closed = state.watermark(stream)
-        windows = [s.step.window for s in self.versions.plan(self.versions.latest).steps_of_stream(stream)]
+        steps = self.versions.plan(self.versions.latest).steps_of_stream(stream)
+        windows = [s.step.window for s in steps] if any(state.files.values()) else awaited
         return any(
             isinstance(w, TimeWindow) and last_closed(w, target) > last_closed(w, max(closed, -target))
             for w in windows
@@ -359,7 +364,7 @@ class Engine:
         watched = self.board.watching(turn.delivered(), counts, others)
         self._outlets.write(step, watched, turn.delivered, partial(self._fault, "answers"))
         delivering = self._clocks.seconds() - delivering
-        self.alerts.turn(step, stream, plan.catalog, turn.delivered, dropped)
+        self.alerts.turn(step, stream, plan.catalog, turn.delivered, dropped, turn.stretches)
         self._fault("alerts")
         self._commit(decision, state, turn, step, counts)
         if decision.kind == "end":

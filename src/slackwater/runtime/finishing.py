@@ -26,6 +26,7 @@ from slackwater.runtime.file_estimates import FileEstimates
 from slackwater.runtime.sampled_windows import SampledWindows, read_sampled, sampled_starts, touched
 from slackwater.runtime.samples import BATCHES, sampled_id
 from slackwater.runtime.store import PaneStore
+from slackwater.runtime.stretches import stretch_of
 from slackwater.runtime.versions import sampled_to, whole_from
 from slackwater.runtime.work import Work
 from slackwater.spark.finish import bind_windows, finish_sql, having_sql, outputs_sql
@@ -54,9 +55,21 @@ class Finish:
                     self._close_from_files(plan, closed, watermark)
         for table_id, plans in by_table.items():
             self._close_on_driver(table_id, plans, closed, watermark)
+        self._note_stretches(source, closed, watermark)
         self.work.closed[source.lower()] = (closed, watermark)
         self.work.state.watermarks[source.lower()] = watermark
         self._forget(source, watermark)
+
+    def _note_stretches(self, source: str, closed: int, watermark: int) -> None:
+        """Note which windows have closed, for alerts: those of a query without groups may have no answer."""
+        catalog = self.work.plan.catalog
+        watched = {alert.query.lower() for alert in catalog.alerts.values()}
+        for plan in self.work.plan.steps_on(source) if watched else ():
+            name = plan.step.name.lower()
+            if name in watched and not plan.step.current and plan.step.window is not None:
+                stretch = stretch_of(self.work, plan.step, self._since(plan), closed, watermark)
+                if stretch is not None:
+                    self.work.stretches[name] = stretch
 
     def _say_shut(self, plan: StepPlan, closed: int, watermark: int) -> None:
         """Tell the readers of a query which windows it has been given up for."""

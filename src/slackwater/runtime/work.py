@@ -14,6 +14,7 @@ from slackwater.plan.scope import safe_name
 from slackwater.plan.slots import Slots
 from slackwater.plan.tables import Plan
 from slackwater.planners.decision import Decision
+from slackwater.runtime.alerts.silence import Stretch
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.journal import Journal
 from slackwater.runtime.log import PaneLog
@@ -55,6 +56,8 @@ class Work:
     """Each reads its answers anew, so that every sink can, and none need be held."""
     closed: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By source: between which watermarks windows have closed in this turn."""
+    stretches: dict[str, Stretch] = field(default_factory=dict)
+    """By query that alerts look at: the windows that have closed in this turn, with answers or without."""
     to_fill: dict[str, list[AnswerBatch]] = field(default_factory=dict)
     """By query with FILL: what was delivered in this turn."""
     latest: pa.Table | None = None

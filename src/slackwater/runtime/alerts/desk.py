@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from slackwater.language.statements import CreateAlert
@@ -17,6 +18,7 @@ from slackwater.plan.model import TimeWindow
 from slackwater.runtime.alerts.delivering import Delivery
 from slackwater.runtime.alerts.events import Edge, Event, event_id, event_of
 from slackwater.runtime.alerts.outbox import Addresses, Outbox
+from slackwater.runtime.alerts.silence import Stretch, awaited, is_zero
 from slackwater.runtime.alerts.standing import StandingText, read_standings
 from slackwater.runtime.alerts.watching import RAISED_AT_MOST, Look, Standing
 from slackwater.runtime.answer_batch import AnswerBatch
@@ -102,25 +104,40 @@ class Alerts:
         catalog: Catalog,
         delivered: Callable[[], Iterator[AnswerBatch]],
         dropped: Collection[str] = (),
+        stretches: Mapping[str, Stretch] = MappingProxyType({}),
     ) -> None:
         """Look at the answers of a turn, and put on disk what it has to tell; nothing counts yet.
+
+        ``stretches``: by query without groups, in lower case, the windows that have closed.
 
         ``dropped``: alerts that were not there in some version since the last turn of the stream, though
         they may be now. What they had to tell is gone, so they start anew.
         """
         standings = self._adopted(stream, catalog, dropped)
         looks = [
-            Look(alert, standings[name], _in_order(catalog, alert), _counts_all(catalog, alert), self._room)
+            Look(
+                alert,
+                standings[name],
+                _in_order(catalog, alert),
+                _counts_all(catalog, alert),
+                self._room,
+                stretches.get(alert.query.lower()),
+                is_zero(catalog.steps[alert.query.lower()], alert.column),
+            )
             for name, alert in catalog.alerts.items()
             if name in standings and standings[name].stream == stream.lower()
         ]
         if looks:
             _read(delivered(), looks, Look.find)
+            for look in looks:
+                look.listen()
             followed = [look for look in looks if look.follows]
             for look in followed:
                 look.begin()
             if followed:
                 _read(delivered(), followed, Look.follow)
+            for look in followed:
+                look.follow_silence()
         events: list[Event] = []
         for look in looks:
             name = look.alert.name.lower()
@@ -165,6 +182,15 @@ class Alerts:
         (step, self._standings, events), self._pending = self._pending, None
         if self._sends:
             self.delivery.admit(step, events)
+
+    def awaited(self, stream: str, catalog: Catalog) -> Sequence[TimeWindow]:
+        """Windows of a stream's queries of which one without rows would change an alert, as committed."""
+        found: list[TimeWindow] = []
+        for name, standing in self._standings.items():
+            alert = catalog.alerts.get(name)
+            if alert is not None and standing.stream == stream.lower():
+                found += awaited(catalog, alert, raised=bool(standing.raised))
+        return found
 
     # --- around it -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from slackwater.runtime.json_values import json_text
 
 State = Literal["raised", "cleared"]
 Reason = Literal["answer", "missing"]
-"""Why a state has changed: an answer says so, or there are answers and none of this group any more."""
+"""Why a state has changed: an answer says so, or there is none where there would be one if rows had come."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from slackwater.language.statements import CreateAlert
 from slackwater.runtime.alerts.comparing import BACK, BEYOND, UNCLEAR, Verdicts, verdicts, why_not_comparable
-from slackwater.runtime.alerts.events import Edge
+from slackwater.runtime.alerts.events import Edge, Reason, State
 from slackwater.runtime.alerts.groups import Groups, Ints, group_texts
+from slackwater.runtime.alerts.silence import Stretch
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer, How
 
@@ -73,6 +74,10 @@ class Look:
     """Whether a group without an answer has no rows: under HAVING it may have some."""
     room: int = RAISED_AT_MOST
     """Groups in which it may be raised."""
+    stretch: Stretch | None = None
+    """Of a query without groups: the windows that have closed."""
+    zero: bool = False
+    """Whether a window without rows means 0, and not that nothing is known."""
 
     def __post_init__(self) -> None:
         self._fresh: set[str] = set()
@@ -85,11 +90,16 @@ class Look:
         self._windows: dict[int, int] = {}
         self._last: tuple[int, AnswerBatch] | None = None
         self._beyond = 0
+        self._said: list[Ints] = []
+        """Windows of the stretch that have an answer, whatever it is."""
+        self._zeros: AnswerBatch | None = None
 
     # --- the first reading -----------------------------------------------------------------------
 
     def find(self, batch: AnswerBatch) -> None:
         """Take note of the groups that are beyond the limit."""
+        if self.stretch is not None and batch.window_start is not None:
+            self._said.append(self.stretch.numbers(batch.window_start))
         if batch.how == "suspended" or not len(batch):
             return
         self._trouble = why_not_comparable(batch)
@@ -99,6 +109,20 @@ class Look:
         if len(places):
             names = pc.unique(group_texts(batch.keys, places)).to_pylist()
             self._fresh.update(name for name in names if name not in self.standing.raised)
+
+    def listen(self) -> None:
+        """After the answers: take the windows that have none as what they are."""
+        if self.stretch is None or not self.zero:
+            return
+        silent = self.stretch.silent(self._answered())
+        if len(silent):
+            self._zeros = self.stretch.zeros(self.alert.column, silent)
+            self.find(self._zeros)
+
+    def _answered(self) -> Ints:
+        """The windows that have an answer, in order."""
+        found: Ints = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *self._said]))
+        return found
 
     @property
     def follows(self) -> bool:
@@ -117,7 +141,12 @@ class Look:
 
     # --- the second reading ----------------------------------------------------------------------
 
-    def follow(self, batch: AnswerBatch) -> None:
+    def follow_silence(self) -> None:
+        """Take what windows without an answer say."""
+        if self._zeros is not None:
+            self.follow(self._zeros, "missing")
+
+    def follow(self, batch: AnswerBatch, reason: Reason = "answer") -> None:
         """Take what the followed groups have in a batch."""
         if batch.how == "suspended" or not len(batch):
             return
@@ -132,7 +161,7 @@ class Look:
         chosen = (found != UNCLEAR) & (moments[places] >= since)
         if chosen.any():
             part = batch.take(places[chosen].tolist())
-            self._kept.append(_Kept(part, moments[places[chosen]], groups[chosen], found[chosen]))
+            self._kept.append(_Kept(part, moments[places[chosen]], groups[chosen], found[chosen], reason))
 
     def _note_windows(self, batch: AnswerBatch, moments: Ints) -> None:
         weight = MISSING.get(batch.how, 0)
@@ -161,7 +190,7 @@ class Look:
                 raised[edge.group] = Raised(edge.moment, 0, _key_line(edge.answer))
             else:
                 raised.pop(edge.group, None)
-        edges += self._gone(raised)
+        edges += self._gone(raised) if self.stretch is None else self._silenced(raised, self.stretch)
         standing = replace(
             self.standing,
             reached=max(self.standing.reached, self._newest),
@@ -195,7 +224,8 @@ class Look:
             answer = next(kept.batch.slice(row, row + 1).answers())
             group = self._groups.texts[int(kept.groups[row])]
             raised = kept.found[row] == BEYOND
-            edges.append(Edge(group, int(kept.moments[row]), "raised" if raised else "cleared", answer))
+            state: State = "raised" if raised else "cleared"
+            edges.append(Edge(group, int(kept.moments[row]), state, answer, kept.reason))
         return edges
 
     def _gone(self, raised: dict[str, Raised]) -> list[Edge]:
@@ -205,7 +235,6 @@ class Look:
         moments = np.array(sorted(self._windows), dtype=np.int64)
         total = np.concatenate([[0], np.cumsum([self._windows[m] for m in moments.tolist()])])
         missed = total[-1] - total[np.searchsorted(moments, self._seen, side="right")]
-        patience = LEAST_PATIENCE if self.alert.comparison in (">", ">=") else MOST_PATIENCE
         edges = []
         # most groups have been seen in the last window, and had been before
         stays = (missed == 0) & (np.array([self._missed(g) for g in self._groups.texts], dtype=np.int64) == 0)
@@ -216,11 +245,35 @@ class Look:
                 continue
             earlier = known.missed if self._seen[number] == NEVER else 0
             known = raised[group] = replace(known, missed=earlier + int(missed[number]))
-            if known.missed >= patience:
+            if known.missed >= self._patience:
                 del raised[group]
                 moment, last = self._last
                 edges.append(Edge(group, moment, "cleared", self._missing(last, known), "missing"))
         return edges
+
+    def _silenced(self, raised: dict[str, Raised], stretch: Stretch) -> list[Edge]:
+        """Clear what windows without an answer do not speak of any more; of a COUNT they do: it is 0."""
+        known = raised.get("")
+        if known is None or self.zero:
+            return []
+        said = self._answered()
+        seen = int(self._seen[0])
+        after = None if seen == NEVER else int(stretch.numbers(np.array([seen - stretch.window.size]))[0])
+        missed = SURELY * stretch.without_answer(after, said)
+        known = replace(known, missed=missed + (known.missed if after is None else 0))
+        raised[""] = known
+        if not missed or known.missed < self._patience:
+            return []
+        del raised[""]
+        silent = stretch.silent(said)
+        number = int(silent[0] if after is None else silent[silent > after][0])
+        answer = stretch.nothing(self.alert.column, number, 0 if self.counts_all else None)
+        moment = number * stretch.window.slide + stretch.window.offset + stretch.window.size
+        return [Edge("", moment, "cleared", answer, "missing")]
+
+    @property
+    def _patience(self) -> int:
+        return LEAST_PATIENCE if self.alert.comparison in (">", ">=") else MOST_PATIENCE
 
     def _missing(self, last: AnswerBatch, known: Raised) -> Answer:
         """What the last window says of a group that is missing from it."""
@@ -242,6 +295,7 @@ class _Kept:
     moments: Ints
     groups: Ints
     found: npt.NDArray[np.int8]
+    reason: Reason
 
 
 def _moments(batch: AnswerBatch) -> Ints:
