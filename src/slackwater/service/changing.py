@@ -29,7 +29,7 @@ from slackwater.service.bodies import told
 from slackwater.service.guard import TRUSTED
 from slackwater.service.models import ContractWanted, Knobs, KnobsWanted, Preview, Statements
 from slackwater.service.problems import Refusal
-from slackwater.service.reading import find_query, missing
+from slackwater.service.reading import MISSING, find_query, missing
 from slackwater.service.watched import Control, Watched
 
 WAITING_AT_MOST = 8
@@ -37,8 +37,7 @@ IN_A_RECORDING = "this is a recording: nothing in it can be changed"
 PARTS = ("/answers", "/latest")
 """What of a query can be read by itself."""
 WRONG: dict[int | str, dict[str, Any]] = {
-    401: {"description": "The token is missing or another one."},
-    404: {"description": "There is nothing of that name."},
+    **MISSING,
     409: {"description": "It cannot be done now, or not with a recording."},
     422: {"description": "The SQL or the request is wrong; `line` and `column` say where."},
     429: {"description": "Too many changes wait already."},

@@ -31,7 +31,21 @@ TAGS = {
     "demo": "The sliders of the demo.",
 }
 TOKEN = "token"
-OTHERWISE = "What else can be wrong: the token, the address, the size of the request, or too many of them."
+OTHERWISE = "What else can be wrong: the method, or the service itself."
+OF_ALL = {
+    "401": "The token is missing or another one.",
+    "414": "The address is too long.",
+    "421": "The service answers to other names.",
+    "431": "The headers are too long.",
+    "503": "There are too many connections, or readers of events.",
+}
+"""What any request can be told."""
+OF_CHANGES = {"403": "A page of another place may not change anything."}
+OF_BODIES = {
+    "400": "The body cannot be read.",
+    "408": "The body did not come in time.",
+    "413": "The body is too large.",
+}
 
 
 def describe(app: FastAPI) -> None:
@@ -72,6 +86,10 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 def _finish(path: str, method: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
+    wrong = OF_ALL | (OF_CHANGES if method not in READS else {})
+    wrong |= OF_BODIES if "requestBody" in operation else {}
+    for status, description in wrong.items():
+        responses.setdefault(status, {"description": description})
     responses["default"] = {"description": OTHERWISE}
     for status, response in responses.items():
         if status == "default" or int(status) >= 400:

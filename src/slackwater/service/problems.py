@@ -76,6 +76,8 @@ def install(app: FastAPI) -> None:
         headers = dict(error.headers or {})
         if error.status_code == 404 and detail == "Not Found":
             detail = f"there is nothing at {request.url.path}; /api/openapi.json says what there is"
+        elif detail == "There was an error parsing the body":
+            detail = "the body cannot be read: it must be JSON in UTF-8"
         elif error.status_code == 405:
             detail = f"{request.method} cannot be done with {request.url.path}"
             # the framework names the methods of one route, where several share a path

@@ -25,6 +25,11 @@ from slackwater.service.watched import Asked, Watched
 EVENTS: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
 }
+MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is nothing of that name."}}
+IN_A_RECORDING: dict[int | str, dict[str, Any]] = {
+    409: {"description": "A recording has no answers to come."}
+}
+OVER: dict[int | str, dict[str, Any]] = {409: {"description": "A recording has no answers to come."}}
 PLANS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The plan in the form that was asked for.",
@@ -88,7 +93,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
             raise only_now("at")
         return told(out.Statistics, watched.statistics(at))
 
-    @api.get("/decisions", tags=["load"], response_model=list[dict[str, Any]])
+    @api.get("/decisions", tags=["load"], responses=MISSING, response_model=list[dict[str, Any]])
     def decisions(
         stream: Annotated[str | None, Query(max_length=200)] = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
@@ -99,7 +104,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
             raise missing("stream", stream, [s.name for s in there.values()])
         return told(list[dict[str, Any]], [dict(decision) for decision in watched.decisions(stream, limit)])
 
-    @api.get("/plan", tags=["load"], responses=PLANS, response_class=Response)
+    @api.get("/plan", tags=["load"], responses=PLANS | MISSING, response_class=Response)
     def plan(
         format: Literal["text", "json", "dot", "svg"] = "text",
         name: Annotated[str | None, Query(max_length=200, description="A stream, view or query.")] = None,
@@ -169,7 +174,7 @@ def _declared(api: APIRouter, watched: Watched) -> None:
         found = [_query(catalog, step, frames) for step in catalog.queries.values()]
         return told(list[out.QueryInfo], found)
 
-    @api.get("/queries/{name:path}", tags=["queries"])
+    @api.get("/queries/{name:path}", tags=["queries"], responses=MISSING)
     def query(
         name: str,
         version: Annotated[
@@ -189,6 +194,7 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
     @api.get(
         "/queries/{name:path}/answers",
         tags=["answers"],
+        responses=MISSING,
         response_model=list[out.AnswerOut],
         openapi_extra={"parameters": [KEYS]},
     )
@@ -211,12 +217,22 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         asked = Asked(column, keys or None, nulls, since, until, limit)
         return _json_of(watched.answers(step.name, asked))
 
-    @api.get("/queries/{name:path}/latest", tags=["answers"], response_model=list[out.AnswerOut])
+    @api.get(
+        "/queries/{name:path}/latest",
+        tags=["answers"],
+        responses=MISSING,
+        response_model=list[out.AnswerOut],
+    )
     def latest(name: str, limit: Limit = 100) -> Response:
         """The newest answer of every column and group."""
         return _json_of(watched.latest(find_query(watched, name).name, limit))
 
-    @api.get("/answers/events", tags=["answers"], responses=EVENTS, response_class=StreamingResponse)
+    @api.get(
+        "/answers/events",
+        tags=["answers"],
+        responses=EVENTS | MISSING | OVER,
+        response_class=StreamingResponse,
+    )
     async def answer_events(
         query: Annotated[str | None, Query(max_length=200)] = None,
         after: After = None,
