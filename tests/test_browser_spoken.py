@@ -76,3 +76,20 @@ def test_what_is_said_is_said_in_the_uppermost_dialog(browser: Browser) -> None:
         page.keyboard.press("Escape")
         watched.tell([query("late", [point(11)], met=True)])
         expect(page.locator(f"body > {SPOKEN}")).to_have_text("Contract met again: late.")
+
+
+def test_a_question_that_was_answered_is_asked_no_more(browser: Browser) -> None:
+    with served(Told()) as address, opened(browser, address.page) as page:
+        expect(page.locator("#count")).to_have_text("4")
+        page.evaluate(HEARD)
+        page.evaluate(
+            """async () => {
+              const { Announcer } = await import("/page/status.js");
+              const announcer = new Announcer();
+              announcer.say("Really drop a?", "a");
+              announcer.say("a is dropped.", "a");
+              announcer.say("b is dropped.", "b");
+            }"""
+        )
+        expect(page.locator(SPOKEN)).to_have_text("a is dropped. b is dropped.")
+        assert heard(page) == ["a is dropped. b is dropped."]

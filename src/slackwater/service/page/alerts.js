@@ -69,12 +69,12 @@ export class AlertsPanel {
     this.#refused.delete(name);
     try {
       await change("DELETE", `/api/alerts/${encodeURIComponent(name)}`);
-      this.announce(`Alert ${name} is dropped.`);
+      this.announce(`Alert ${name} is dropped.`, name);
     } catch (problem) {
       this.#refused.set(name, `not dropped: ${problem.message}`);
       const item = [...byId("alerts-list").children].find((each) => each.dataset.name === name);
       if (item) say(item.lastElementChild, this.#refused.get(name));
-      this.announce(`Alert ${name} was not dropped: ${problem.message}`);
+      this.announce(`Alert ${name} was not dropped: ${problem.message}`, name);
     }
   }
 
@@ -85,7 +85,7 @@ export class AlertsPanel {
     if (name !== null) this.#timer = setTimeout(() => this.#ask(null), SURE_MS);
     for (const item of byId("alerts-list").children) this.#label(item.querySelector("button"), item.dataset.name);
     // the button has the focus already, so that its new words are read to nobody
-    if (name !== null) this.announce(`Really drop the alert ${name}? Press once more.`);
+    if (name !== null) this.announce(`Really drop the alert ${name}? Press once more.`, name);
   }
 
   #label(button, name) {

@@ -44,7 +44,7 @@ const tide = new TideLine({ chosen: (at) => scrubber.choose(state.placeOf(at)) }
 const cards = new Cards({ open: openQuery, fill: (query, done) => !recorded && fill(query, done) });
 const plan = new Plan({ open: (name) => openQuery(state.queries.get(name)) });
 const agents = new AgentsPanel();
-const alerts = new AlertsPanel({ announce: (text) => announcer.say(text) });
+const alerts = new AlertsPanel({ announce: (text, about) => announcer.say(text, about) });
 const knobs = new KnobsPanel();
 const form = new NewQuery({
   registered: (names) => {

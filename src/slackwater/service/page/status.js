@@ -104,12 +104,14 @@ export const banners = {
 export class Announcer {
   #met = new Map();
   #timer = null;
-  #saying = [];
+  /** By what they are about: sentences that are about to be said. */
+  #saying = new Map();
 
-  /** Says a sentence, after those that are said at the same time. */
-  say(text) {
-    this.#saying.push(text);
-    if (this.#saying.length > 1) return;
+  /** Says a sentence, after those that are said at the same time, in place of one about the same thing. */
+  say(text, about = text) {
+    const waits = this.#saying.size > 0;
+    this.#saying.set(about, text);
+    if (waits) return;
     // the same words once more are nothing new to a reader of the screen, unless there were none in between
     for (const place of document.querySelectorAll(".announce")) say(place, "");
     setTimeout(() => this.#speak(), TICK_MS);
@@ -119,8 +121,8 @@ export class Announcer {
   #speak() {
     // the question for the token, which may come above another one, is the last
     const home = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
-    home.querySelector(":scope > .announce").textContent = this.#saying.join(" ");
-    this.#saying = [];
+    home.querySelector(":scope > .announce").textContent = [...this.#saying.values()].join(" ");
+    this.#saying.clear();
   }
 
   /** Queries whose contracts were met or broken with a frame. */
