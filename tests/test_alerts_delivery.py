@@ -241,6 +241,85 @@ def test_an_event_that_is_refused_holds_up_its_alert_and_no_other(tmp_path: Path
         assert (turns.status("a").waiting, turns.status("a").trouble) == (0, "")
 
 
+def several(folder: Path, url: str, clock: Clock, limits: dict[str, int], **options: Any) -> Turns:
+    """Alerts at one address, each raised above its own limit."""
+    wanted = [alert(f"bytes > {limit}", name=name, url=url) for name, limit in limits.items()]
+    return Turns(folder, catalog_of(*wanted), clocks=clock.clocks, rng=random.Random(3), **options)
+
+
+def test_many_that_are_refused_for_long_leave_others_their_turn(tmp_path: Path) -> None:
+    clock = Clock()
+    limits = {f"a{n}": 0 for n in range(10)} | {"b": 5}
+    with receiving(lambda got: Reply(204 if got.event["alert"] == "b" else 400)) as receiver:
+        turns = several(tmp_path, receiver.url, clock, limits)
+        turns.turn(answers([1]))
+        for second in range(0, 7_200, 5):
+            clock.passed = second
+            turns.alerts.delivery.deliver()
+        asked = len(receiver.got)
+        assert 10 * 7_200 / LONGEST_S <= asked <= 20 * 7_200 / LONGEST_S + 10
+        turns.turn(answers([9], ends=20))
+        began = clock.passed
+        while turns.status("b").waiting:
+            clock.passed += 1
+            assert clock.passed < began + 40
+            turns.alerts.delivery.deliver()
+        assert receiver.got[-1].event["alert"] == "b"
+
+
+def test_a_run_that_ends_waits_for_those_that_are_taken_and_for_none_that_is_refused(tmp_path: Path) -> None:
+    clock = Clock()
+    with receiving(lambda got: Reply(400 if got.event["alert"] == "a" else 204)) as receiver:
+        turns = several(tmp_path, receiver.url, clock, {"a": 0, "b": 5})
+        delivery = turns.alerts.delivery
+        turns.turn(answers([9]))
+        assert not delivery.drain(0), "both may be taken"
+        delivery.deliver()
+        assert not delivery.drain(0), "one was refused, the other may be taken"
+        clock.passed = 40
+        delivery.deliver()
+        assert (turns.status("a").waiting, turns.status("b").waiting) == (1, 0)
+        assert delivery.drain(0), "what is refused is not waited for"
+
+
+def test_of_too_many_the_oldest_is_dropped_whoever_is_tried(tmp_path: Path) -> None:
+    clock = Clock()
+    replies = {"a": 400, "b": 503}
+    with receiving(lambda got: Reply(replies[got.event["alert"]])) as receiver:
+        turns = several(tmp_path, receiver.url, clock, {"a": 0, "b": 50}, at_most=3)
+        raised(turns, 1, 2, 3)
+        turns.alerts.delivery.deliver()
+        clock.passed = 40
+        # one of the other alert, which is tried and stays to be tried again
+        assert [e["alert"] for e in turns.turn(answers([99], ends=100))] == ["b"]
+        turns.alerts.delivery.deliver()
+        assert (turns.status("a").lost, turns.status("b").lost) == (1, 0)
+        assert (turns.status("a").waiting, turns.status("b").waiting) == (2, 1)
+        turns.turn(answers([-1], ends=110))
+        assert (turns.status("a").lost, turns.status("b").lost) == (3, 0)
+
+
+def test_an_alert_that_is_dropped_while_it_is_refused_leaves_no_trouble_behind(tmp_path: Path) -> None:
+    clock = Clock()
+    both = catalog_of()
+
+    def refuses(got: Got) -> Reply:
+        if len(receiver.got) == 1:
+            turns.change(both)
+        return Reply(400)
+
+    with receiving(refuses) as receiver:
+        turns = manual(tmp_path, receiver.url, clock)
+        declared = turns.catalog
+        raised(turns, 1)
+        turns.alerts.delivery.deliver()
+        clock.passed = LONGEST_S
+        turns.alerts.delivery.deliver()
+        assert len(receiver.got) == 2
+        turns.change(declared)
+        assert (turns.status().trouble, turns.status().waiting) == ("", 0)
+
+
 def test_an_address_that_refuses_all_is_asked_ever_more_slowly(tmp_path: Path) -> None:
     clock = Clock()
     with receiving(lambda got: Reply(404)) as receiver:

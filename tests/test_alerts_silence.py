@@ -128,7 +128,8 @@ def test_below_a_limit_it_is_given_up_after_long(tmp_path: Path) -> None:
     assert watched.said((5_010, 5_010), {5_010: 6}) == []
     assert watched.said((5_020, 10_000)) == [], "it counts anew from the last answer on"
     watched.turns = watched.turns.restarted()
-    assert [s[0] for s in watched.said((10_010, 15_010))] == ["cleared"]
+    # the thousandth since the last answer, however many close together
+    assert [s[:2] for s in watched.said((10_010, 25_010), {10_030: 7})] == [("cleared", 20_030)]
 
 
 def test_what_having_leaves_out_is_not_0(tmp_path: Path) -> None:
@@ -254,6 +255,42 @@ def test_a_stream_that_falls_silent_is_told_of_by_the_clock_and_once(spark: Any,
     ]
 
 
+def test_an_alert_that_is_made_while_all_is_silent_is_told_of_it(spark: Any) -> None:
+    seconds = [100.0]
+    clocks = Clocks(seconds=lambda: seconds[0], now=lambda: EPOCH)
+    with receiving() as receiver:
+        session = scripted_session(spark, SQL, TABLES, clocks=clocks, ends=False)
+        session.start(manual=True)
+        take_turns(session, {"p": TABLES["p"][:2]})
+        while seconds[0] < 160:
+            session.engine.tick("p")
+            seconds[0] += 3.0
+        session.sql(f"CREATE ALERT quiet ON web WHEN n < 1 TO '{receiver.url}'")
+        ticks = 0
+        for _ in range(20):
+            ticks += session.engine.tick("p")
+            seconds[0] += 3.0
+        deliver(session)
+        session.stop()
+        assert [(alert, state, value) for alert, state, _, value in told(receiver)] == [
+            ("quiet", "raised", 0)
+        ]
+        assert ticks == 1
+
+
+def test_windows_from_before_the_stream_began_are_none_however_late_rows_may_be(spark: Any) -> None:
+    sql = SQL.replace("IDLE", "LATENESS 35 SECONDS IDLE")
+    with receiving() as receiver:
+        sql += f"CREATE ALERT quiet ON web WHEN n < 1 TO '{receiver.url}';"
+        session = scripted_session(spark, sql, TABLES, ends=False)
+        session.start(manual=True)
+        take_turns(session, TABLES)
+        deliver(session)
+        session.stop()
+        # the watermark is at 35 seconds at last: two windows with rows, and one without
+        assert told(receiver) == [("quiet", "raised", 30, 0)]
+
+
 def test_without_an_alert_the_clock_closes_no_more_than_what_is_open(spark: Any) -> None:
     seconds = [100.0]
     clocks = Clocks(seconds=lambda: seconds[0], now=lambda: EPOCH)
@@ -293,6 +330,7 @@ def test_windows_of_which_rows_may_be_missing_are_none_to_go_by() -> None:
         *,
         sampled_to: int | None = None,
         delivered: Any = ALL,
+        begun: int | None = None,
     ) -> tuple[int | None, int] | None:
         files = {} if sampled_to is None else {BATCHES: [LogFile("f", 1, 0, sampled_to - 1)]}
         work: Any = SimpleNamespace(
@@ -301,7 +339,7 @@ def test_windows_of_which_rows_may_be_missing_are_none_to_go_by() -> None:
             samples=SimpleNamespace(empty=not files, slot=lambda id_: "some"),
             slots=SimpleNamespace(by_step={"counted": SimpleNamespace(id="s")}),
             drops=SimpleNamespace(idle=delivered == ALL, delivered=lambda name: delivered),
-            state=StreamState(files=files, latest=47 * seconds),
+            state=StreamState(files=files, latest=47 * seconds, begun=begun),
             now=lambda: NOW,
         )
         found = stretch_of(work, catalog.steps[query], since, low, high)
@@ -311,6 +349,8 @@ def test_windows_of_which_rows_may_be_missing_are_none_to_go_by() -> None:
     assert closed(high=29 * seconds) is None
     assert closed(low=BEFORE_ALL) == (None, 4)
     assert closed(since=31 * seconds) == (4, 4), "a new query has not seen all of the others"
+    assert closed(begun=30 * seconds) == (3, 4), "the stream began with this one"
+    assert closed(low=BEFORE_ALL, begun=30 * seconds) == (None, 4)
     assert closed(sampled_to=33 * seconds) == (4, 4)
     assert closed(sampled_to=45 * seconds) is None
     assert closed("total", sampled_to=45 * seconds) == (2, 4), "one that is not sampled goes on"

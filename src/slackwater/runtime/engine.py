@@ -258,11 +258,11 @@ class Engine:
                 return False
             silent = int((self._clocks.seconds() - heard) * 1_000_000)
             target = state.latest + silent - declared.lateness
-            # an alert may wait for a window without rows, though none is open that has some
-            awaited = self.alerts.awaited(stream, self.catalog)
-            if silent < (declared.idle or IDLE_MICROS) or not (any(state.files.values()) or awaited):
+            if silent < (declared.idle or IDLE_MICROS) or target <= state.watermark(stream):
                 return False
-            if target <= state.watermark(stream):
+            # an alert may wait for a window without rows, though none is open that has some
+            awaited = () if any(state.files.values()) else self.alerts.awaited(stream, self.catalog)
+            if not (any(state.files.values()) or awaited):
                 return False
             waits = self._current[stream.lower()].wakes(target)
             if not waits and not self._closes_some(stream, state, target, awaited):

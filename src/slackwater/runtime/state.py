@@ -34,6 +34,8 @@ class StreamState:
     offsets: dict[str, Any] | None = None
     latest: int | None = None
     """The largest event time seen."""
+    begun: int | None = None
+    """No row that came with the first ones lies before this, as far as is known; None before them."""
     seen_to: int = BEFORE_ALL
     """Every row lies before this that had come when the query set last changed, though it was dropped."""
     filtered_to: int = BEFORE_ALL

@@ -34,6 +34,9 @@ def stretch_of(work: Work, step: Step, since: int, closed: int, watermark: int) 
             return None
         watermark = work.state.latest
     first = None if closed <= -AFTER_ALL else last_closed(window, closed) + 1
+    if first is not None and work.state.begun is not None:
+        # with LATENESS the watermark is for long before all that there is
+        since = max(since, work.state.begun)
     if since > -AFTER_ALL:
         whole_from = -((window.offset - since) // window.slide)
         first = whole_from if first is None else max(first, whole_from)

@@ -47,6 +47,8 @@ class Turn(Work):
             # nobody needed a row of it, and none was read
             self.counts.arrived = self.shed.arrived = self.shed.size
         if self.counts.latest is not None:
+            if self.state.begun is None:
+                self.state.begun = self._begun(self.counts.latest)
             self.state.latest = max(self.counts.latest, self.state.latest or self.counts.latest)
         recorded = self.decision.offsets.get("latest")
         if recorded is not None:
@@ -88,6 +90,16 @@ class Turn(Work):
             if made:
                 self.answers.append(partial(iter, made))
             self.state.filling[name] = filling.to_json()
+
+    def _begun(self, latest: int) -> int:
+        """Where the stream begins: its first time, or a later one where that is not known."""
+        if self.state.latest is not None:
+            # an earlier version, which took no note of it, has read it for some time
+            return BEFORE_ALL
+        if self.decision.offsets.get("from") is not None:
+            return int(self.decision.offsets["from"])
+        known = self.shed.earliest if self.shed is not None and self.shed.sees_all else None
+        return latest if known is None else known
 
     def _note_sample(self) -> None:
         """Keep what a sampled batch has let through: its rows weigh what these counts say."""

@@ -185,9 +185,12 @@ class Delivery:
 
     def _settle(self, lane: Lane, kept: Kept, outcome: Outcome) -> None:
         urls = self._addresses.get(kept.event.alert.lower(), ())
+        alert = kept.event.alert.lower()
         if outcome.kind == "taken":
-            if lane.failures:
-                logger.warning("%s takes events again, after %d attempts", host_of(lane.url), lane.failures)
+            held = lane.held.get(alert)
+            failures = lane.failures if held is None else held.times
+            if failures:
+                logger.warning("%s takes events again, after %d attempts", host_of(lane.url), failures)
             lane.taken()
             with _noting("that an event was taken"):
                 self.outbox.took(kept, lane.url, urls)
@@ -195,11 +198,11 @@ class Delivery:
         if lane.url not in urls:
             # its alert was dropped, or points elsewhere, while it was under way
             lane.current = None
-        alert = kept.event.alert.lower()
-        self._failed[alert] = self._failed.get(alert, 0) + 1
+            lane.forget()
+        else:
+            self._failed[alert] = self._failed.get(alert, 0) + 1
         asked = retry_seconds(outcome.retry_after, self._clocks.now()) if outcome.retry_after else 0.0
-        lane.failed(outcome, self._clocks.seconds(), asked, self._rng)
-        if lane.failures == 1:
+        if lane.failed(outcome, self._clocks.seconds(), asked, self._rng):
             logger.warning(
                 "%s %s: what alerts have to tell it waits, and is tried again",
                 host_of(lane.url),
@@ -245,7 +248,7 @@ class Delivery:
         """Wait until all is taken by those who take anything at present; whether it was in time."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: not any(lane.waiting and not lane.failures for lane in self._lanes.values()), seconds
+                lambda: not any(lane.waits_for_takers for lane in self._lanes.values()), seconds
             )
 
     def stop(self, grace: float = 0.0) -> None:

@@ -157,7 +157,7 @@ class Alerts:
                 del found[name]
         for name, alert in catalog.alerts.items():
             step = catalog.steps[alert.query.lower()]
-            watches = f"{catalog.declared[alert.query.lower()].sql}\n{alert.column}"
+            watches = _watches(catalog, alert)
             if step.stream.lower() != stream.lower():
                 continue
             if name not in found or found[name].watches != watches:
@@ -186,10 +186,13 @@ class Alerts:
     def awaited(self, stream: str, catalog: Catalog) -> Sequence[TimeWindow]:
         """Windows of a stream's queries of which one without rows would change an alert, as committed."""
         found: list[TimeWindow] = []
-        for name, standing in self._standings.items():
-            alert = catalog.alerts.get(name)
-            if alert is not None and standing.stream == stream.lower():
-                found += awaited(catalog, alert, raised=bool(standing.raised))
+        for name, alert in catalog.alerts.items() if self._sends else ():
+            if catalog.steps[alert.query.lower()].stream.lower() != stream.lower():
+                continue
+            known = self._standings.get(name)
+            # one that is new is known from the next turn on, for which it may wait
+            raised = known is not None and known.watches == _watches(catalog, alert) and bool(known.raised)
+            found += awaited(catalog, alert, raised=raised)
         return found
 
     # --- around it -------------------------------------------------------------------------------
@@ -235,6 +238,11 @@ class Alerts:
 def addresses_of(catalog: Catalog) -> Addresses:
     """By alert: where its events go."""
     return {name: alert.urls for name, alert in catalog.alerts.items()}
+
+
+def _watches(catalog: Catalog, alert: CreateAlert) -> str:
+    """What an alert looks at; where that is another thing, what is known of it is nothing any more."""
+    return f"{catalog.declared[alert.query.lower()].sql}\n{alert.column}"
 
 
 def _some_groups(standing: Standing) -> tuple[Mapping[str, Any], ...]:

@@ -13,6 +13,8 @@ from slackwater.runtime.alerts.webhook import Outcome, Webhook
 FIRST_S = 1.0
 """After the first attempt that fails; each further one doubles it."""
 LONGEST_S = 300.0
+REFUSED_LONGEST_S = 30.0
+"""Where one alert after the other is refused, it is the address: so long at most until the next one."""
 RETRY_AFTER_AT_MOST_S = 3_600.0
 """Longer than that nobody is waited for, whatever Retry-After says."""
 
@@ -29,6 +31,20 @@ class Held:
 def alert_of(kept: Kept) -> str:
     """The alert that an event is of, in lower case."""
     return kept.event.alert.lower()
+
+
+def _place(kept: Kept) -> tuple[int, int]:
+    """Where an event stands among those of a run."""
+    return kept.step, kept.number
+
+
+def _doubled(times: int, most: float) -> float:
+    """Seconds to wait after so many failures.
+
+    >>> [_doubled(times, 300.0) for times in (1, 2, 3, 10)]
+    [1.0, 2.0, 4.0, 300.0]
+    """
+    return min(FIRST_S * 2.0 ** min(times - 1, 30), most)
 
 
 @dataclass(eq=False)
@@ -67,9 +83,11 @@ class Lane:
         """The event to be tried now; None where none is due."""
         if now < self.due:
             return None
-        if self.current is None:
-            place = next((n for n, kept in enumerate(self.queue) if self._held_until(kept) <= now), None)
-            if place is not None:
+        if self.current is None and self.queue:
+            # the oldest that may be taken; what was refused comes after it, or none of it would have a turn
+            places = enumerate(self.queue) if self.held else ((0, self.queue[0]),)
+            until, place = min((self._held_until(kept), place) for place, kept in places)
+            if until <= now:
                 self.current = self.queue[place]
                 del self.queue[place]
         return self.current
@@ -86,8 +104,10 @@ class Lane:
 
     def put_back(self) -> None:
         """Let the current event wait with the others; what is under way is not called back."""
-        if self.current is not None and not self.busy:
-            self.queue.appendleft(self.current)
+        current = self.current
+        if current is not None and not self.busy:
+            newer = (n for n, kept in enumerate(self.queue) if _place(kept) > _place(current))
+            self.queue.insert(next(newer, len(self.queue)), current)
             self.current = None
 
     def forget(self) -> None:
@@ -102,21 +122,38 @@ class Lane:
         self.current, self.failures, self.due, self.trouble = None, 0, 0.0, ""
         self.overflowing = False
 
-    def failed(self, outcome: Outcome, now: float, asked: float, rng: random.Random) -> None:
-        """The current event has not arrived; ``asked``: the seconds that the webhook wants to be left alone.
+    @property
+    def waits_for_takers(self) -> bool:
+        """Whether something waits that is likely to be taken soon."""
+        return not self.failures and any(alert_of(kept) not in self.held for kept in self.events())
 
-        To be refused once is to be refused soon after: the next attempt of that alert is as far off as any,
-        those of others as after any other failure.
+    def failed(self, outcome: Outcome, now: float, asked: float, rng: random.Random) -> bool:
+        """The current event has not arrived; whether that is news.
+
+        ``asked``: the seconds that the webhook wants to be left alone. Many that have failed together must
+        not come back together.
         """
-        self.failures += 1
         asked = min(asked, RETRY_AFTER_AT_MOST_S)
-        # many that have failed together must not come back together
-        delay = min(FIRST_S * 2.0 ** min(self.failures - 1, 30), LONGEST_S) * rng.uniform(0.5, 1.0)
-        self.due = now + max(delay, asked)
-        self.trouble = outcome.text if outcome.kind == "later" else ""
-        if outcome.kind == "refused" and self.current is not None:
-            alert = alert_of(self.current)
-            known = self.held.get(alert)
-            until = now + max(LONGEST_S * rng.uniform(0.5, 1.0), asked)
-            self.held[alert] = Held(until, outcome.text, 1 if known is None else known.times + 1)
-            self.put_back()
+        if outcome.kind == "refused":
+            return self._refused(outcome.text, now, asked, rng)
+        self.failures += 1
+        self.due = now + max(_doubled(self.failures, LONGEST_S) * rng.uniform(0.5, 1.0), asked)
+        self.trouble = outcome.text
+        return self.failures == 1
+
+    def _refused(self, text: str, now: float, asked: float, rng: random.Random) -> bool:
+        """To be refused once is to be refused soon after: that alert's next attempt is as far off as any.
+
+        Those of others are the sooner the fewer are refused; who has been refused before costs them nothing.
+        """
+        self.failures, self.trouble = 0, ""
+        if self.current is None:
+            return False
+        alert = alert_of(self.current)
+        known = self.held.get(alert)
+        until = now + max(LONGEST_S * rng.uniform(0.5, 1.0), asked)
+        self.held[alert] = Held(until, text, 1 if known is None else known.times + 1)
+        if known is None:
+            self.due = now + _doubled(len(self.held), REFUSED_LONGEST_S) * rng.uniform(0.5, 1.0)
+        self.put_back()
+        return known is None

@@ -48,13 +48,28 @@ class Stretch:
         after = np.setdiff1d(np.concatenate([np.array([begin], dtype=np.int64), said + 1]), said)
         return after[(after >= begin) & (after <= self.last)]
 
+    def _after(self, number: int | None) -> int | None:
+        """The first window after one, or of the turn where that is None."""
+        if number is None or self.first is None:
+            return self.first if number is None else number + 1
+        return max(self.first, number + 1)
+
     def without_answer(self, after: int | None, said: Ints) -> int:
         """How many windows after one have no answer; in all of the turn where that is None."""
-        begin = self.first if after is None else after + 1
+        begin = self._after(after)
         if begin is None:
             return 0
-        begin = begin if self.first is None else max(begin, self.first)
         return max(0, self.last - begin + 1 - int(((said >= begin) & (said <= self.last)).sum()))
+
+    def nth_without_answer(self, count: int, after: int | None, said: Ints) -> int:
+        """The window with which so many after one have no answer; there are as many."""
+        begin = self._after(after) or 0
+        number = begin + count - 1
+        for answered in said[said >= begin].tolist():
+            if answered > number:
+                break
+            number += 1
+        return number
 
     def zeros(self, column: str, numbers: Ints) -> AnswerBatch:
         """What a COUNT would say of windows that have no rows."""

@@ -260,13 +260,13 @@ class Look:
         seen = int(self._seen[0])
         after = None if seen == NEVER else int(stretch.numbers(np.array([seen - stretch.window.size]))[0])
         missed = SURELY * stretch.without_answer(after, said)
-        known = replace(known, missed=missed + (known.missed if after is None else 0))
+        earlier = known.missed if after is None else 0
+        known = replace(known, missed=earlier + missed)
         raised[""] = known
         if not missed or known.missed < self._patience:
             return []
         del raised[""]
-        silent = stretch.silent(said)
-        number = int(silent[0] if after is None else silent[silent > after][0])
+        number = stretch.nth_without_answer(max(1, -((earlier - self._patience) // SURELY)), after, said)
         answer = stretch.nothing(self.alert.column, number, 0 if self.counts_all else None)
         moment = number * stretch.window.slide + stretch.window.offset + stretch.window.size
         return [Edge("", moment, "cleared", answer, "missing")]

@@ -92,10 +92,11 @@ class AgentSeen:
 
     @classmethod
     def from_json(cls, kept: list[Any]) -> Self:
-        """What was kept, by earlier versions without interruptions."""
-        place, incarnation, lost, cost, rows, *more = kept
-        interruptions, (since, until) = more or (0, (0, 0))
-        return cls(place, incarnation, lost, cost, rows, interruptions, (since, until))
+        """What was kept; earlier versions took note of less."""
+        found = cls(*kept[:6])
+        if len(kept) > 6:
+            found.last_away = kept[6][0], kept[6][1]
+        return found
 
 
 class Seen:

@@ -6,6 +6,8 @@ import { compact, keys, make, say } from "./format.js";
 import { some } from "./status.js";
 
 const SURE_MS = 4_000;
+/** What all questions are about, for the announcer: one takes the place of the other. */
+const QUESTION = "question";
 const byId = (name) => document.getElementById(name);
 
 export class AlertsPanel {
@@ -84,8 +86,8 @@ export class AlertsPanel {
     this.#sure = name;
     if (name !== null) this.#timer = setTimeout(() => this.#ask(null), SURE_MS);
     for (const item of byId("alerts-list").children) this.#label(item.querySelector("button"), item.dataset.name);
-    // the button has the focus already, so that its new words are read to nobody
-    if (name !== null) this.announce(`Really drop the alert ${name}? Press once more.`, name);
+    // the button has the focus already, so that its new words are read to nobody; what is asked no more is not said
+    this.announce(name === null ? "" : `Really drop the alert ${name}? Press once more.`, QUESTION);
   }
 
   #label(button, name) {

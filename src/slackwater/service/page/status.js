@@ -106,12 +106,14 @@ export class Announcer {
   #timer = null;
   /** By what they are about: sentences that are about to be said. */
   #saying = new Map();
+  #due = false;
 
-  /** Says a sentence, after those that are said at the same time, in place of one about the same thing. */
+  /** Says a sentence, after those that are said at the same time, in place of one about the same thing; empty: none of it. */
   say(text, about = text) {
-    const waits = this.#saying.size > 0;
+    if (!text) return void this.#saying.delete(about);
     this.#saying.set(about, text);
-    if (waits) return;
+    if (this.#due) return;
+    this.#due = true;
     // the same words once more are nothing new to a reader of the screen, unless there were none in between
     for (const place of document.querySelectorAll(".announce")) say(place, "");
     setTimeout(() => this.#speak(), TICK_MS);
@@ -119,6 +121,7 @@ export class Announcer {
 
   /** Each dialog has a place of its own, for all that is outside of one that is open is hidden from readers of the screen. */
   #speak() {
+    this.#due = false;
     // the question for the token, which may come above another one, is the last
     const home = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
     home.querySelector(":scope > .announce").textContent = [...this.#saying.values()].join(" ");
