@@ -59,6 +59,9 @@ def test_what_an_interrupted_audit_has_left_is_no_report_of_the_next(
     job.begin()
     wait_for(lambda: job.told().state != "running")
     assert (job.told().state, job.told().message) == ("failed", "error: no disk")
+    # what another service of the recording has found since is the last word
+    (tmp_path / RESULT).write_text('{"passed": true}')
+    assert (job.told().state, job.told().passed) == ("done", True)
 
 
 def test_an_audit_yields_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,5 +260,12 @@ def test_agents_that_were_away_are_told_when_they_are_back(browser: Browser) -> 
         south = south.model_copy(update={"interruptions": 3, "last_away": away(4, 10)})
         watched.tell(agents=[agents.model_copy(update={"agents": [north, south, west]})])
         expect(page.locator(before)).to_have_text(
-            "4 interruptions, the last one of south for 6 s, 12:00:04 to 12:00:10"
+            "4 interruptions, the last one that is over of south for 6 s, 12:00:04 to 12:00:10"
+        )
+        # of very many agents some are not told one by one
+        back = west.model_copy(update={"there": True, "since": None})
+        shown = {"agents": [north, south, back], "there": 3, "interruptions": 250}
+        watched.tell(agents=[agents.model_copy(update=shown)])
+        expect(page.locator(before)).to_have_text(
+            "250 interruptions, the last one of south for 6 s, 12:00:04 to 12:00:10"
         )

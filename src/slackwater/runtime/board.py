@@ -144,11 +144,12 @@ class Board:
             yield batch
             for listen in self.listeners:
                 listen(batch)
+            anew = others()
             for name, places in places_by_query(batch):
                 counts[name] = counts.get(name, 0) + len(places)
                 with self._lock:
                     known = self._queries.get(name)
-                    if known is None or not len(places) or name in others():
+                    if known is None or not len(places) or name in anew:
                         continue
                     known.answers += len(places)
                     # a history of several columns would be none of any

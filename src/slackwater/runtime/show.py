@@ -108,16 +108,26 @@ def show_keys(keys: Iterable[tuple[str, object]]) -> str:
 
 
 def compact(number: float) -> str:
-    """A count in at most five characters.
+    """A count, or a rate, in about five characters; the page writes it alike.
 
     >>> compact(0), compact(950), compact(1234), compact(45_600), compact(1_234_567), compact(999_999)
     ('0', '950', '1.23k', '45.6k', '1.23M', '1.00M')
+    >>> compact(0.5), compact(0.08432), compact(-0.4), compact(2.5), compact(159.7), compact(1e22)
+    ('0.5', '0.0843', '-0.4', '2.50', '160', '1e+22')
     """
+    if not math.isfinite(number):
+        return "–"
+    whole = float(number).is_integer()
+    if 0 < abs(number) < 1:
+        return show_number(float(f"{number:.3g}"))
     units = iter("kMGTPE")
     unit = ""
     while abs(number) >= 999.5 and (following := next(units, "")):
         number, unit = number / 1000, following
-    decimals = max(0, 3 - _integer_digits(round(number, 2))) if unit else 0
+    if abs(number) >= 999.5:
+        # beyond the last unit
+        return f"{number * 1000.0 ** len('kMGTPE'):.3g}"
+    decimals = 0 if whole and not unit else max(0, 3 - _integer_digits(round(number, 2)))
     return f"{number:.{decimals}f}{unit}"
 
 

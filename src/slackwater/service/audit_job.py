@@ -42,6 +42,8 @@ class AuditJob:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._failed = ""
+        self._at_failure = 0
+        """When the report was written that was there as one failed; a newer one is another's."""
 
     def begin(self) -> Audit:
         """Start an audit, or tell of the one that runs."""
@@ -98,6 +100,7 @@ class AuditJob:
                     self._failed = said.strip()[-TOLD:] or f"it ended with code {process.returncode}"
             except OSError as error:
                 self._failed = f"{recording / RESULT} cannot be written: {error.strerror or error}"
+            self._at_failure = _written(recording / RESULT)
             self._process = None
             os.close(held)
 
@@ -126,7 +129,11 @@ class AuditJob:
         if folder is None:
             return Audit(state="none", recording=None, message="this run is not recorded")
         with self._lock:
-            running, failed = self._runs(folder), self._failed
+            running = self._runs(folder)
+            if self._failed and _written(folder / RESULT) != self._at_failure:
+                # another service has had one since that did not fail
+                self._failed = ""
+            failed = self._failed
         where = str(folder)
         if running:
             return Audit(state="running", recording=where)
@@ -150,6 +157,14 @@ class AuditJob:
         if process is not None:
             logger.warning("the audit was interrupted; slackwater audit %s runs it again", self._recording)
             process.terminate()
+
+
+def _written(path: Path) -> int:
+    """When a file was written; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _locked(held: int, how: int) -> bool:

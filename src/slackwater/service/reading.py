@@ -29,7 +29,6 @@ MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is nothi
 IN_A_RECORDING: dict[int | str, dict[str, Any]] = {
     409: {"description": "A recording has no answers to come."}
 }
-OVER: dict[int | str, dict[str, Any]] = {409: {"description": "A recording has no answers to come."}}
 PLANS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The plan in the form that was asked for.",
@@ -230,7 +229,7 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
     @api.get(
         "/answers/events",
         tags=["answers"],
-        responses=EVENTS | MISSING | OVER,
+        responses=EVENTS | MISSING | IN_A_RECORDING,
         response_class=StreamingResponse,
     )
     async def answer_events(

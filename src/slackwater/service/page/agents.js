@@ -77,7 +77,7 @@ class StreamOfAgents {
     if (this.parts.sent.title !== title) this.parts.sent.title = title;
     this.#dots(agents.agents);
     this.#away(agents.agents.filter((agent) => !agent.there), now);
-    say(this.parts.before, interruptions(agents.agents));
+    say(this.parts.before, interruptions(agents));
     this.#widths(agents.widths);
   }
 
@@ -121,13 +121,14 @@ class StreamOfAgents {
 }
 
 /** How often agents were away, and when one was the last time; nothing where none has come back yet. */
-function interruptions(agents) {
+function interruptions({ agents, interruptions: all, there, known }) {
   const over = agents.filter((agent) => agent.last_away);
   if (!over.length) return "";
   const { name, last_away: last } = over.reduce((one, other) => (moment(other.last_away.until) > moment(one.last_away.until) ? other : one));
-  const count = agents.reduce((sum, agent) => sum + (agent.interruptions ?? 0), 0);
+  // of very many agents some are not told one by one
+  const count = all || agents.reduce((sum, agent) => sum + (agent.interruptions ?? 0), 0);
   const [since, until] = [moment(last.since), moment(last.until)];
-  const often = count > 1 ? `${compact(count)} interruptions, the last one` : "1 interruption,";
+  const often = count > 1 ? `${compact(count)} interruptions, the last one${there < known ? " that is over" : ""}` : "1 interruption,";
   return `${often} of ${name} for ${duration(Math.max(1, Math.round(until - since)))}, ${clock(since)} to ${clock(until)}`;
 }
 

@@ -159,7 +159,7 @@ export class Cards {
       while (one !== null && opener(one) === null) one = one[next];
       return one && opener(one);
     };
-    (nearest("nextElementSibling") ?? nearest("previousElementSibling") ?? byId("queries")).focus();
+    (nearest("nextElementSibling") ?? nearest("previousElementSibling") ?? byId("queries")).focus({ preventScroll: true });
   }
 
   #seen(entries) {

@@ -24,10 +24,10 @@ export function facts(operator, stream) {
   return [own, `${share(after)} of all rows`].filter(Boolean);
 }
 
-/** What a row costs an operator; filters of a stream may be known only together. */
-export function costOf({ seconds: cost, shared }) {
+/** What a row costs an operator; filters of a stream, or its lookups, may be known only together. */
+export function costOf({ kind, seconds: cost, shared }) {
   if (cost === null) return "not measured";
-  return shared ? `${seconds(cost)}, mean of the filters` : seconds(cost);
+  return shared ? `${seconds(cost)}, mean of the ${kind === "lookup" ? "lookups" : "filters"}` : seconds(cost);
 }
 
 /** Whether a shedder stands before an operator. */
