@@ -18,7 +18,8 @@ from browser import chromium  # noqa: E402  (the browser of the tests)
 
 WANTED = """CREATE QUERY shop_bytes AS
   SELECT SUM(size) AS bytes FROM packets
-  WHERE proto = 'tcp' AND network(dst) = '10.0.2.0/23' AND dport = 443
+  WHERE proto = 'tcp' AND dport = 443
+    AND network(dst) = '10.0.2.0/23'
   GROUP BY window(ts, '10 seconds', '1 second')
   WITH ERROR 10% CONFIDENCE 95%"""
 WRONG = WANTED.replace("SUM(size)", "SUM(sise)")
