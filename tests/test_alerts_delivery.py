@@ -358,6 +358,23 @@ def test_a_name_that_nobody_has_is_trouble_and_no_error(tmp_path: Path) -> None:
     assert turns.status().trouble.startswith("http://nobody.invalid could not be reached")
 
 
+@pytest.mark.parametrize(
+    ("url", "port"), [("http://[::1]/hook", 80), ("https://[::1]/hook", 443), ("http://[::1]:8/hook", 8)]
+)
+def test_the_port_is_not_looked_for_in_an_address(
+    url: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def connect(place: tuple[str, int], *_: object) -> None:
+        asked.append(place)
+        raise OSError("no way there")
+
+    monkeypatch.setattr("http.client.socket.create_connection", connect)
+    assert Webhook(url).post(b"{}", "1").kind == "later"
+    assert asked == [("::1", port)]
+
+
 def test_a_webhook_that_does_not_answer_in_time_has_failed(tmp_path: Path) -> None:
     with receiving(lambda got: Reply(hangs=True)) as receiver:
         turns = manual(tmp_path, receiver.url, timeout=0.2)

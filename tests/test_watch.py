@@ -201,9 +201,11 @@ def test_addresses_as_people_have_them() -> None:
     assert Place.of("https://h/slack/") == Place("https://h/slack")
     assert Place.of("http://127.0.0.1:8400/#token=abc") == Place("http://127.0.0.1:8400", "abc")
     assert Place.of("http://h/#token=abc", "mine").token == "mine"
-    for wrong in ("ftp://h", "http://", ""):
+    for wrong in ("ftp://h", "http://", "", "http://[::1", "http://h:port"):
         with pytest.raises(SlackwaterError, match="expected the address of a service"):
             Place.of(wrong)
+    with pytest.raises(SlackwaterError, match="copy it again"):
+        Place.of("http://h/#token=abc%0Ad")
 
 
 def test_events_are_read_line_by_line() -> None:
@@ -357,6 +359,15 @@ def test_the_token_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert {authorization for _, authorization in script.asked} == {f"Bearer {expected}"}
     with pytest.raises(SlackwaterError, match="--token-file"):
         watch_url("h", token_file=tmp_path / "nothing", once=True, console=console, talk=console)
+
+
+@pytest.mark.parametrize("held", [b"a-secret\nand-more", b"a secret", b"s\xe9cret", "s\u00e9cret".encode()])
+def test_a_token_that_no_header_takes_is_told_and_not_shown(held: bytes, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(held)
+    console = Console(file=io.StringIO())
+    with pytest.raises(SlackwaterError, match="--token-file") as told:
+        watch_url("h", token_file=tmp_path / "token", once=True, console=console, talk=console)
+    assert "cret" not in str(told.value)
 
 
 # --- the command, and the real service ------------------------------------------------------------

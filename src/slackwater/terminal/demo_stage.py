@@ -133,9 +133,7 @@ class Stage:
         self._stack.enter_context(self.dials)
 
     def _tolerate(self, factor: float) -> None:
-        statements = self._tolerance.statements(self.session.catalog, factor)
-        if statements:
-            self.session.sql(statements)
+        self._tolerance.set(factor, self.session.catalog, self.session.sql)
 
     def _interrupt(self, interrupted: bool) -> None:
         self.fleet.lose(*([LOST] if interrupted else []))

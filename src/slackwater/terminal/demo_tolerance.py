@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from slackwater.language.contracts import Contract, Drift, Error, Precision, Subset
@@ -36,7 +36,7 @@ def _rounded(value: float) -> float:
 
 
 class Tolerance:
-    """Knows what contracts were declared as, and what has to be said to have them allow so many times that.
+    """Knows what contracts were declared as, and has them allow so many times that.
 
     What a visitor has altered, dropped or created is the visitor's, and is left alone.
     """
@@ -45,14 +45,19 @@ class Tolerance:
         self._declared: Mapping[str, Contract] = {n: catalog.contracts[n] for n in catalog.queries}
         self._said: dict[str, Contract] = dict(self._declared)
 
-    def statements(self, catalog: Catalog, factor: float) -> str:
-        """SQL that alters contracts; empty where they are as they should be."""
-        found = []
-        for name, declared in self._declared.items():
-            if name not in catalog.queries or catalog.contracts[name] != self._said[name]:
-                continue
-            wanted = scaled(declared, factor)
-            if wanted != self._said[name]:
-                self._said[name] = wanted
-                found.append(f"ALTER QUERY {catalog.queries[name].name} WITH {wanted};")
-        return "\n".join(found)
+    def wanted(self, catalog: Catalog, factor: float) -> dict[str, Contract]:
+        """Contracts that are not as they should be, as they should be."""
+        return {
+            name: scaled(declared, factor)
+            for name, declared in self._declared.items()
+            if name in catalog.queries
+            and catalog.contracts[name] == self._said[name] != scaled(declared, factor)
+        }
+
+    def set(self, factor: float, catalog: Catalog, sql: Callable[[str], object]) -> None:
+        """Alter contracts with ``sql``; where it raises, all can be tried again."""
+        wanted = self.wanted(catalog, factor)
+        if wanted:
+            names = {name: catalog.queries[name].name for name in wanted}
+            sql("\n".join(f"ALTER QUERY {names[name]} WITH {contract};" for name, contract in wanted.items()))
+            self._said.update(wanted)

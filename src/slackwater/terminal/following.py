@@ -20,7 +20,7 @@ from slackwater.runtime.show import printable
 from slackwater.service.folding import fold, moment_of
 from slackwater.service.guard import is_loopback
 from slackwater.service.models import Frame, Moment
-from slackwater.terminal.serve import VARIABLE
+from slackwater.terminal.serve import VARIABLE, is_plain
 
 POINTS = 60
 MOMENTS = 300
@@ -45,13 +45,20 @@ class Place:
         >>> Place.of("localhost:8400/"), Place.of("http://127.0.0.1:8400/#token=abc").token
         (Place(url='http://localhost:8400', token=''), 'abc')
         """
-        parts = urlsplit(text if "://" in text else f"http://{text}")
+        wrong = SlackwaterError(
+            f"{text}: expected the address of a service, such as http://127.0.0.1:8400; "
+            "slackwater run prints it"
+        )
+        try:
+            parts = urlsplit(text if "://" in text else f"http://{text}")
+            _ = parts.port
+        except ValueError:
+            raise wrong from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SlackwaterError(
-                f"{text}: expected the address of a service, such as http://127.0.0.1:8400; "
-                "slackwater run prints it"
-            )
+            raise wrong
         given = parse_qs(parts.fragment).get("token", [""])[0]
+        if not is_plain(given):
+            raise SlackwaterError("the token in the address has characters that no token has: copy it again")
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", token or given)
 
     @property

@@ -34,17 +34,8 @@ class Serve:
 
     def given(self) -> str | None:
         """The token that the user has given; None where there is none."""
-        if self.token_file is None:
-            found, where = os.environ.get(VARIABLE), VARIABLE
-        else:
-            where = f"--token-file {self.token_file}"
-            try:
-                found = self.token_file.read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise SlackwaterError(f"{where}: {getattr(error, 'strerror', None) or error}") from None
-        if found is None:
-            return None
-        if len(found) < SHORTEST or not found.isascii() or not found.isprintable() or " " in found:
+        found, where = given_token(self.token_file)
+        if found is not None and (len(found) < SHORTEST or not is_plain(found)):
             raise SlackwaterError(
                 f"{where}: expected a token of at least {SHORTEST} plain characters without blanks, "
                 f"got {len(found)}; slackwater makes a good one by itself where none is given"
@@ -71,6 +62,28 @@ class Serve:
             imports=imports,
             listening=listening,
         )
+
+
+def given_token(file: Path | None) -> tuple[str | None, str]:
+    """The token in a file, or else in the environment, and where that is; None where there is none."""
+    if file is None:
+        return os.environ.get(VARIABLE), VARIABLE
+    where = f"--token-file {file}"
+    try:
+        return file.read_text(encoding="utf-8").strip(), where
+    except UnicodeDecodeError:
+        raise SlackwaterError(f"{where}: it holds no text in UTF-8") from None
+    except OSError as error:
+        raise SlackwaterError(f"{where}: {error.strerror}") from None
+
+
+def is_plain(token: str) -> bool:
+    """Whether a header can hold a token.
+
+    >>> is_plain("a-token"), is_plain("two\\nlines"), is_plain("Straße")
+    (True, False, False)
+    """
+    return token.isascii() and token.isprintable() and " " not in token
 
 
 def kept_token(root: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from rich.live import Live
 
 from slackwater.errors import SlackwaterError
 from slackwater.terminal.following import Following, Place, Seen
-from slackwater.terminal.serve import VARIABLE
+from slackwater.terminal.serve import given_token, is_plain
 from slackwater.terminal.watch_view import picture_of
 
 PATIENCE_S = 15.0
@@ -45,12 +44,11 @@ def watch_url(
 
 
 def _token(file: Path | None) -> str:
-    if file is None:
-        return os.environ.get(VARIABLE, "")
-    try:
-        return file.read_text().strip()
-    except OSError as error:
-        raise SlackwaterError(f"--token-file {file}: {error.strerror}") from None
+    found, where = given_token(file)
+    if not is_plain(found or ""):
+        # what it says instead is shown to nobody
+        raise SlackwaterError(f"{where}: expected a token of plain characters in one line")
+    return found or ""
 
 
 def _first(following: Following, patience: float) -> Seen:

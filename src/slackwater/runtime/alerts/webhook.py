@@ -37,7 +37,8 @@ class Webhook:
         parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
-        self._port = parts.port
+        # named always: http.client would look for one behind the last colon of an IPv6 address
+        self._port = parts.port or (443 if self._secure else 80)
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._timeout = timeout
         self._headers = {"Content-Type": "application/json", "User-Agent": "slackwater"}
