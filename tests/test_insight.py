@@ -108,12 +108,16 @@ def test_streams_that_have_ended_take_nothing_of_the_capacity() -> None:
         machine.batch(1000, stream="q")
     both = glimpse_of(machine.governor).insight()
     assert [s.ended for s in both.streams] == [False, False]
+    machine.governor.rest("q")
+    idle = glimpse_of(machine.governor).insight()
+    assert [(s.idle, s.ended) for s in idle.streams] == [(False, False), (True, False)]
     machine.governor.end("Q")
     glimpse = glimpse_of(machine.governor)
     left = glimpse.insight()
     assert [(s.stream, s.ended) for s in left.streams] == [("p", False), ("q", True)], "it may be looked at"
     assert [s.stream for s in left.going] == ["p"]
     assert left.load == left.streams[0].load < both.load
+    assert (idle.load, idle.capacity) == (left.load, left.capacity), "nor do those that are idle"
     p = glimpse.loads[0][0]
     pace = machine.governor.pace
     assert both.capacity is not None

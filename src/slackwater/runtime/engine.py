@@ -245,6 +245,14 @@ class Engine:
         self._turn(decision, self.executor.session)
         self._warming.end(stream)
 
+    def rest(self, stream: str, after: float) -> None:
+        """A stream is idle where its source has nothing, and no batch of it has come for some seconds."""
+        # a batch that waits for its turn is not silence
+        if stream.lower() in self._waiting or not self._reporter.rest(stream, after):
+            return
+        if isinstance(self.load.ruler, Governor):
+            self.load.ruler.rest(stream)
+
     def tick(self, stream: str) -> bool:
         """Close windows of a stream that has fallen silent; whether there were any to close."""
         with self.lock:

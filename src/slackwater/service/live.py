@@ -176,7 +176,7 @@ class Live:
     def _look(self, version: int, catalog: Catalog) -> Moving:
         session, engine = self.session, self._capture.engine
         status = session.status()
-        ended = status.ended
+        quiet = status.quiet
         decided = dict(engine.decided) if engine is not None else {}
         broke = engine.error if engine is not None else None
         return Moving(
@@ -187,8 +187,8 @@ class Live:
             catalog=catalog,
             status=status,
             insight=self._look_at_load(),
-            # one that ended while it shed sheds no more
-            level=max((d.level for name, d in decided.items() if name.lower() not in ended), default=0.0),
+            # one that ended or fell silent while it shed sheds no more
+            level=max((d.level for name, d in decided.items() if name.lower() not in quiet), default=0.0),
             agents=self._capture.agents,
             alerts=alert_frames(engine),
             knobs=self.knobs(),
@@ -266,7 +266,8 @@ class Live:
         return found
 
     def statistics(self, at: datetime | None = None) -> Statistics:
-        return statistics_of(self._insight, self.session.status().ended)
+        status = self.session.status()
+        return statistics_of(self._insight, status.ended, status.quiet)
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         return self._capture.newest(stream, limit)
