@@ -78,6 +78,18 @@ class Catalog:
         """The windowed step that a path reads, None where it reads a stream."""
         return self.steps.get(source.lower())
 
+    def only(self, names: Iterable[str]) -> Catalog:
+        """Some of what is declared, with all that it reads and nothing else."""
+        wanted: set[str] = set()
+        waiting = [name.lower() for name in names]
+        while waiting:
+            name = waiting.pop()
+            if name in self.declared and name not in wanted:
+                wanted.add(name)
+                waiting += self._written(name)
+        statements = [declared for name, declared in self.declared.items() if name in wanted]
+        return Catalog(functions=self.functions).apply_all(statements, kept=True)
+
     def apply(self, statement: AnyStatement, *, kept: bool = False) -> Catalog:
         """The catalog after a statement; raises LanguageError where it cannot be.
 

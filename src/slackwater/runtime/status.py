@@ -22,8 +22,8 @@ class StreamStatus:
     `batch` (batches), `rows`, `late` and `unreadable` count since the start, and late and unreadable rows are
     among `rows`; `rate` is rows a second, `lag_s` how far the reading is behind the source. `progress` goes
     from 0 to 1 where the stream has an end. `kept` is the share of the last batch's rows that some query has
-    seen, `level` the loss level that was planned for: 0 while nothing is shed. A stream is idle where its source
-    was looked at and no batch has come for a while: it has no rate, nothing waits for it, and nothing is shed.
+    seen, `level` the loss level that was planned for: 0 while nothing is shed. A stream is idle where its
+    source was looked at and no batch has come for a while: it has no rate and no lag, and nothing is shed.
     """
 
     name: str

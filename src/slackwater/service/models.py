@@ -47,8 +47,8 @@ class StreamFrame(Model):
 
     name: str
     state: Literal["running", "idle", "stopped", "ended"] = Field(
-        description="Idle: its source had nothing and no batch has come for a while. It is read at 0 rows a second, "
-        "is not behind, and is no load."
+        description="Idle: its source had nothing and no batch has come for a while. It is read at 0 rows a "
+        "second, is not behind, and is no load."
     )
     batch: int
     rows: int
