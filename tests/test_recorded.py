@@ -346,6 +346,56 @@ def test_a_query_that_was_dropped_before_the_end_can_be_looked_at(tmp_path: Path
     assert "nobody" not in recorded.declaring("nobody").queries
 
 
+VIEWED = (
+    SQL[: SQL.index("CREATE QUERY web")]
+    + "CREATE VIEW v AS SELECT {} AS n FROM p GROUP BY window(ts, '1 second');\n"
+    + "CREATE QUERY web AS SELECT MAX(n) AS n FROM v GROUP BY window(ts, '1 second');\n"
+)
+GIVEN_AGAIN = {
+    "dropped and given again": (SQL, SQL[: SQL.index("CREATE QUERY web")], SQL.replace("COUNT(*) AS n", "SUM(size) AS s")),
+    "in one change": (SQL, SQL, SQL.replace("COUNT(*) AS n", "SUM(size) AS s")),
+    "over another view": (VIEWED.format("COUNT(*)"), VIEWED.format("COUNT(*)"), VIEWED.format("SUM(size)")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("given", GIVEN_AGAIN)
+def test_a_name_that_was_given_again_has_the_answers_of_its_last_query(
+    tmp_path: Path, given: str, counted: bool
+) -> None:
+    answers = [answer("web", s, s) for s in (1, 2)] + [answer("web", s, s, column="s") for s in (5, 6)]
+    told = {1: 1, 2: 1, 3: 0, 5: 1, 6: 1}
+    turns = [
+        turn(n, s, version=1 if s < 3 else 2 if s == 3 else 3, answers=count if counted else None)
+        for n, (s, count) in enumerate(told.items(), 1)
+    ]
+    made = recording(tmp_path / "rec", turns=turns, answers=answers)
+    for number, sql in enumerate(GIVEN_AGAIN[given], 1):
+        version_file(made, number).write_text(sql)
+    recorded = Recorded(made)
+
+    def found(**asked: Any) -> list[Any]:
+        return [a.value for a in recorded.answers("Web", Asked(**asked))]
+
+    assert found() == [5, 6]
+    assert [(a.column, a.value) for a in recorded.latest("web", 9)] == [("s", 6)]
+    assert found(until=at(5)) == [5]
+    assert found(until=at(4)) == [1, 2], "as it was then"
+    assert found(until=at(0)) == []
+    assert [a.value for a in recorded.recorded_answers.scan_last()] == [5, 6]
+    assert len(list(recorded.recorded_answers.scan())) == 4
+
+
+@pytest.mark.parametrize("then", ["ALTER QUERY web WITH ERROR 9%;\n", ""])
+def test_a_query_that_is_altered_or_made_again_as_it_was_is_the_same(tmp_path: Path, then: str) -> None:
+    answers = [answer("web", s, s) for s in (1, 2)]
+    turns = [turn(1, 1, answers=1), turn(2, 2, version=3, answers=1)]
+    made = recording(tmp_path / "rec", turns=turns, answers=answers)
+    version_file(made, 2).write_text(SQL if then else SQL[: SQL.index("CREATE QUERY web")])
+    version_file(made, 3).write_text(SQL + then)
+    assert [a.value for a in Recorded(made).answers("web", Asked())] == [1, 2]
+
+
 def test_the_newest_answer_is_not_the_one_that_was_written_last(tmp_path: Path) -> None:
     answers = [answer("ports", s, s, keys=(("k", k),)) for k in "ab" for s in (3, 5, 1, 4, 2)]
     recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -134,7 +134,7 @@ class Recorder:
         self._step_lines = 0
         self._answers.write(step, self._counted(batches))
         with (self.directory / TURNS).open("ab") as file:
-            file.write(turn.to_json_line().encode() + b"\n")
+            file.write(replace(turn, answers=self._step_lines).to_json_line().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

@@ -53,6 +53,8 @@ class RecordedTurn:
     arrived: int
     at: int | None = None
     """When it was carried out, by the clock of the machine; older recordings do not say."""
+    answers: int | None = None
+    """How many it gave; older recordings do not say."""
     has_rows: bool
     level: float = 0.0
     share: float = 1.0
