@@ -171,6 +171,29 @@ def test_a_query_that_starts_to_read_another_answers_only_what_it_saw_whole(spar
     assert {identity(a) for a in sink.answers} <= truth
 
 
+def test_a_run_whose_queries_were_all_dropped_goes_on_without_any(spark: Any, tmp_path: Path) -> None:
+    session = scripted_session(spark, STREAM + COUNTS, TABLES, state=tmp_path)
+    session.start(manual=True)
+    take_turns(session, {"p": TABLES["p"][:1]})
+    session.sql("DROP QUERY counts")
+    session.stop()
+    session = scripted_session(spark, STREAM + COUNTS, TABLES, state=tmp_path)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    assert session.changed_live == ["counts was dropped"]
+    take_turns(session, {"p": TABLES["p"][:2]})
+    assert not session.poll(), "its stream goes on"
+    session.sql(OLD)
+    take_turns(session, TABLES)
+    session.stop()
+    truth = {identity(a) for a in evaluate(STREAM + OLD, BATCHES)}
+    assert of(sink.answers, "old")
+    assert {identity(a) for a in sink.answers} <= truth
+    empty = scripted_session(spark, STREAM, TABLES)
+    with pytest.raises(PlanError, match="there is no query to run"):
+        empty.start(manual=True)
+
+
 def test_a_changed_inner_step_starts_the_outer_one_anew(spark: Any) -> None:
     first = "CREATE QUERY q AS SELECT SUM(n) AS n FROM (SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds')) i GROUP BY window(ts, '20 seconds');"
     other = first.replace("COUNT(*)", "MAX(size)")

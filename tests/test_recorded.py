@@ -18,7 +18,7 @@ from frames import SQL, answer, at, frame, point, query, recording, suspended, t
 from slackwater.cli import app
 from slackwater.errors import StateError
 from slackwater.planners.ruling import FixedRates
-from slackwater.runtime.recording import ANSWERS, MARK, TURNS, version_file
+from slackwater.runtime.recording import ANSWERS, MARK, TURNS, Recording, version_file
 from slackwater.runtime.testing import scripted_session, take_turns
 from slackwater.service import frame_lines
 from slackwater.service.folding import gap_before
@@ -284,6 +284,15 @@ def test_turns_and_answers_that_were_not_committed_are_not_shown(tmp_path: Path)
     recorded = Recorded(folder)
     assert len(sent(recorded)) == 1
     assert len(recorded.answers("web", Asked())) == 1
+
+
+@pytest.mark.parametrize("cut", ["", '{"turns":1', "{}", "[]", '{"turns":1,"answers":null}'])
+def test_a_mark_that_cannot_be_read_says_what_to_do(tmp_path: Path, cut: str) -> None:
+    folder = recording(tmp_path / "rec", turns=[turn(1, 1)], answers=[answer("web", 1)])
+    (folder / MARK).write_text(cut)
+    for opened in (Recorded, Recording.open):
+        with pytest.raises(StateError, match=r"mark\.json cannot be read.* gone on with --record"):
+            opened(folder)
 
 
 def test_a_run_that_was_away_has_no_frames_meanwhile(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +17,9 @@ from slackwater.language.aggregates import UserAggregate
 from slackwater.language.contracts import Exact, Subset
 from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.journal import Journal
+from slackwater.runtime.running import Run
 from slackwater.runtime.session import Session, Settings
-from slackwater.runtime.sinks import ParquetSink
+from slackwater.runtime.sinks import IteratorSink, ParquetSink
 from slackwater.runtime.testing import ListSink, run_scripted, scripted_session, take_turns
 from slackwater.spark.streaming import Running
 from waiting import until
@@ -309,6 +311,21 @@ def test_check_tells_a_misspelt_option_and_where_functions_come_from(spark: Any)
     with pytest.raises(LanguageError, match="UNRESOLVED_ROUTINE") as caught:
         session.check()
     assert "--import FILE" in caught.value.hint
+
+
+def test_a_stream_that_a_change_is_the_first_to_read_may_come_while_a_run_is_polled() -> None:
+    sources: dict[str, object] = {"p": None}
+
+    class Ended:
+        @property
+        def ended(self) -> bool:
+            sources[f"q{len(sources)}"] = None
+            return True
+
+    state = SimpleNamespace(streams={"p": Ended()})
+    engine: Any = SimpleNamespace(error=None, sources=sources, state=state)
+    assert Run(engine, Settings(), Clocks(), {}, IteratorSink()).poll()
+    assert len(sources) == 2
 
 
 def test_a_source_that_has_nothing_more_is_idle_and_runs_again(

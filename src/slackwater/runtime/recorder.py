@@ -104,7 +104,7 @@ class Recorder:
         header = read_header(self.directory) if self.directory.exists() else None
         if header is not None:
             own = header.get("state") == str(self._state)
-            if not own or (read_mark(self.directory)[0] and not self._fresh):
+            if not own or (not self._fresh and read_mark(self.directory)[0]):
                 raise StateError(
                     f"{self.directory} holds the recording of another run, with its state in "
                     f"{header.get('state')}; give --record another folder, or delete that one"

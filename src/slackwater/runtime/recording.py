@@ -121,8 +121,14 @@ def read_mark(root: Path) -> tuple[int, int]:
     path = root / MARK
     if not path.exists():
         return 0, 0
-    mark = json.loads(path.read_text())
-    return int(mark["turns"]), int(mark["answers"])
+    try:
+        mark = json.loads(path.read_text())
+        return int(mark["turns"]), int(mark["answers"])
+    except (ValueError, KeyError, TypeError):
+        raise StateError(
+            f"{path} cannot be read: it says how much of the recording is whole; "
+            f"the run that made it, gone on with --record {root}, writes it anew"
+        ) from None
 
 
 @dataclass(frozen=True)
