@@ -395,6 +395,17 @@ def test_a_name_that_was_given_again_has_the_answers_of_its_last_query(
     assert len(list(recorded.recorded_answers.scan())) == 4
 
 
+def test_frames_that_are_made_begin_anew_with_another_query_of_a_name(tmp_path: Path) -> None:
+    answers = [answer("web", 1, 100), answer("web", 1.4, 7)]
+    turns = [turn(1, 1), turn(2, 1.4, version=2)]
+    made = recording(tmp_path / "rec", turns=turns, answers=answers)
+    version_file(made, 2).write_text(SQL.replace("port = 80", "port = 443"))
+    frames = sent(Recorded(made))
+    told = [[(q.answers, [p.value for p in q.points]) for q in f.queries if q.name == "web"] for f in frames]
+    assert told == [[(1, [100])], [(1, [7])]]
+    assert frames[1].dropped == ["web"]
+
+
 @pytest.mark.parametrize("then", ["ALTER QUERY web WITH ERROR 9%;\n", ""])
 def test_a_query_that_is_altered_or_made_again_as_it_was_is_the_same(tmp_path: Path, then: str) -> None:
     answers = [answer("web", s, s) for s in (1, 2)]
