@@ -231,7 +231,7 @@ def test_without_the_token_nothing_is_run(run: Running, client: Client) -> None:
     assert run.session.engine.error is None
 
 
-def test_under_overload_an_error_is_predicted(run: Running) -> None:
+def test_under_overload_an_error_is_predicted(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     def look() -> Any:
         glimpse = run.live._capture.glimpse
         assert glimpse is not None
@@ -263,6 +263,13 @@ def test_under_overload_an_error_is_predicted(run: Running) -> None:
     assert altered.load is not None
     assert altered.load_before is not None
     assert altered.load <= altered.load_before
+    assert altered.notes == []
+    status = run.session.status()
+    idle = replace(status, streams=tuple(replace(s, state="idle") for s in status.streams))
+    monkeypatch.setattr(run.session, "status", lambda: idle)
+    again = LiveControl(run.session, look).preview("ALTER QUERY web WITH ERROR 50%; DROP QUERY by_port")
+    assert again.notes == ["p is idle: it is counted as it was when it last had rows."]
+    assert (again.load, again.load_before) == (altered.load, altered.load_before)
 
 
 def test_a_preview_of_wrong_sql_says_where(client: Client) -> None:

@@ -39,17 +39,16 @@ def tried(
     """
     batches = [rows.slice(start, end - start) for start, end in pairwise(_ends(rows.num_rows))]
     with tempfile.TemporaryDirectory(prefix="slackwater-trial-") as folder:
-        statements = [declared.sql for declared in catalog.declared.values()]
         session = Session(
             spark,
             Path(folder) / "state",
             Settings(),
             sources={stream.lower(): partial(_scripted, batches=batches)},
             governor=Observer,
-            kept=statements,
+            kept=[declared.sql for declared in catalog.declared.values()],
         )
         prepare(session)
-        session.sql(";\n".join(statements))
+        session.sql(catalog.sql())
         session.start(manual=True)
         try:
             carrier = session.engine.executor.session.range(0)
