@@ -107,6 +107,7 @@ def test_late_rows_are_the_same_though_a_sample_saw_less(recorded: Path) -> None
     assert [t.kind for t in turns] == ["batch"] * 4 + ["end"]
     assert [t.batch for t in turns] == [0, 1, 2, 3, None]
     assert sum(t.arrived for t in turns) == 6000
+    assert sum(t.answers or 0 for t in turns) == Recording.open(recorded).recorded_answers > 0
     assert all(t.rates for t in turns if t.kind == "batch")
     assert [t.watermark for t in turns[1:4]] == [t.closed for t in turns[:3]]
 

@@ -184,6 +184,26 @@ def test_a_stream_that_ends_is_in_no_batch_and_lags_as_it_did() -> None:
     assert (other.state, other.rate, other.last_rate) == ("stopped", 7.0, 0.0)
 
 
+def test_a_stream_is_idle_between_batches_alone() -> None:
+    board = Board()
+    assert not board.idle("p"), "it has not been read yet"
+    board.stream(StreamStatus(name="p", rate=500.0, lag_s=4.0, kept=0.5, level=1.5, update_rate=3.0))
+    with board.running("p", BEGAN):
+        assert not board.idle("p"), "a batch may take long"
+    assert board.idle("p")
+    assert not board.idle("p"), "it is already"
+    status = board.status(BEGAN)
+    told = status.streams[0]
+    assert (told.state, told.rate, told.last_rate, told.update_rate) == ("idle", 0.0, 500.0, 0.0)
+    assert (told.lag_s, told.kept, told.level) == (0.0, 1.0, 0.0)
+    assert (status.quiet, status.ended) == ({"p"}, frozenset())
+    with board.running("p", BEGAN):
+        told = board.status(BEGAN + timedelta(seconds=2)).streams[0]
+        assert (told.state, told.rate, told.lag_s, told.running_s) == ("running", 0.0, 2.0, 2.0)
+    board.ended("p")
+    assert not board.idle("p")
+
+
 def test_another_query_of_the_same_name_begins_anew() -> None:
     run = Run()
     run.turn((texts("a"), [1.0]))

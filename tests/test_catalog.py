@@ -209,6 +209,34 @@ def test_a_catalog_is_the_same_after_a_trip_through_sql(text: str) -> None:
     assert Catalog.from_sql(found.sql(), FUNCTIONS) == found
 
 
+LAYERS = (
+    "CREATE VIEW v AS SELECT ts, size, src FROM p;"
+    f"CREATE VIEW w AS SELECT SUM(size) AS s FROM v {MINUTE};"
+    f"CREATE QUERY low AS SELECT SUM(size) AS s FROM p {MINUTE} WITH ERROR 5%;"
+    "ALTER QUERY low WITH EXACT;"
+    "CREATE QUERY over AS SELECT MAX(s) AS s FROM low GROUP BY window(ts, '1 hour') WITH EXACT;"
+    "CREATE QUERY higher AS SELECT MAX(m) AS m FROM (SELECT MAX(s) AS m FROM w GROUP BY window(ts, '5 minutes')) x "
+    "GROUP BY window(ts, '1 hour');"
+    "CREATE ALERT high ON over WHEN s > 5 TO 'https://host/';"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("over", {"p", "low", "over"}),
+        ("HIGHER", {"p", "v", "w", "higher"}),
+        ("w", {"p", "v", "w"}),
+        ("here", {"p", "sites", "here"}),
+        ("now", {"load", "now"}),
+    ],
+)
+def test_a_part_of_a_catalog_has_all_that_it_reads_and_nothing_else(name: str, wanted: set[str]) -> None:
+    found = catalog(EVERYTHING + LAYERS).only([name])
+    assert found.declared.keys() == wanted
+    assert Catalog.from_sql(found.sql(), FUNCTIONS) == found, "contracts that were altered are as they are"
+
+
 def test_names_are_taken_once() -> None:
     message = refusal("CREATE VIEW P AS SELECT size FROM p")
     assert "there is a stream called p already" in message

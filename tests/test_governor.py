@@ -279,6 +279,13 @@ def test_two_streams_share_one_capacity():
         other.learn("q", None, Took(fits * 20, 1.0, 0.5))
     machine.batch(int(fits * 0.9))
     assert machine.rates[-1], "the other stream leaves less for this one"
+    other.rest("q")
+    for _ in range(3):
+        machine.batch(int(fits * 0.9))
+    assert not machine.rates[-1], "one that is idle leaves all of it"
+    other.learn("q", None, Took(fits * 20, 1.0, 0.5))
+    machine.batch(int(fits * 0.9))
+    assert machine.rates[-1], "until it has a batch again"
     other.end("q")
     for _ in range(3):
         machine.batch(int(fits * 0.9))

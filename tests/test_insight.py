@@ -15,6 +15,7 @@ from agreement import tables_of
 from slackwater.planners.decision import Decision
 from slackwater.planners.preview import as_it_is
 from slackwater.planners.terms import must_take
+from slackwater.runtime.engine import Engine
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.insight import Glimpse, Insight, _stream
 from slackwater.runtime.session import Settings
@@ -108,12 +109,16 @@ def test_streams_that_have_ended_take_nothing_of_the_capacity() -> None:
         machine.batch(1000, stream="q")
     both = glimpse_of(machine.governor).insight()
     assert [s.ended for s in both.streams] == [False, False]
+    machine.governor.rest("q")
+    idle = glimpse_of(machine.governor).insight()
+    assert [(s.idle, s.ended) for s in idle.streams] == [(False, False), (True, False)]
     machine.governor.end("Q")
     glimpse = glimpse_of(machine.governor)
     left = glimpse.insight()
     assert [(s.stream, s.ended) for s in left.streams] == [("p", False), ("q", True)], "it may be looked at"
     assert [s.stream for s in left.going] == ["p"]
     assert left.load == left.streams[0].load < both.load
+    assert (idle.load, idle.capacity) == (left.load, left.capacity), "nor do those that are idle"
     p = glimpse.loads[0][0]
     pace = machine.governor.pace
     assert both.capacity is not None
@@ -142,7 +147,13 @@ def test_what_streams_were_like_is_told_when_all_have_ended() -> None:
     assert after.streams[0].ended
 
 
-def test_who_watches_sees_that_a_stream_has_ended_in_the_turn_that_ends_it(spark: Any) -> None:
+def failing(engine: Engine) -> None:
+    raise ValueError("no picture")
+
+
+def test_who_watches_sees_that_a_stream_has_ended_in_the_turn_that_ends_it(
+    spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     sql = """CREATE STREAM p (ts TIMESTAMP, v INT) USING scripted TIMESTAMP BY ts;
     CREATE STREAM q (ts TIMESTAMP, v INT) USING scripted TIMESTAMP BY ts;
     CREATE QUERY a AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '1 second');
@@ -153,6 +164,7 @@ def test_who_watches_sees_that_a_stream_has_ended_in_the_turn_that_ends_it(spark
     seen = []
     session.start(manual=True)
     try:
+        session.engine.observers.append(failing)
         session.engine.observers.append(lambda engine: seen.append(Glimpse.of(engine)))
         carrier = session.engine.executor.session.range(0)
         for stream, number in (("p", 0), ("q", 0)):
@@ -160,6 +172,8 @@ def test_who_watches_sees_that_a_stream_has_ended_in_the_turn_that_ends_it(spark
         # a batch, the end of p, and a batch of q
         assert [glimpse.ended for glimpse in seen if glimpse] == [frozenset(), {"p"}, {"p"}]
         assert session.status().ended == {"p"}
+        assert session.engine.error is None, "who cannot look ends no run"
+        assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["no picture"] * 3
     finally:
         session.stop()
 

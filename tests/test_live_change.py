@@ -120,6 +120,40 @@ def test_a_tick_closes_windows_of_a_silent_stream(spark: Any) -> None:
     session.stop()
 
 
+def test_a_stream_of_which_no_batch_comes_is_idle_until_one_does(spark: Any) -> None:
+    seconds = [100.0]
+    clocks = Clocks(seconds=lambda: seconds[0], now=lambda: EPOCH + timedelta(seconds=seconds[0]))
+    stream = STREAM.replace("TIMESTAMP BY ts", "TIMESTAMP BY ts IDLE 5 SECONDS")
+    session = scripted_session(spark, stream + OLD, TABLES, clocks=clocks, ends=False)
+    session.start(manual=True)
+    engine = session.engine
+
+    def told() -> tuple[str, float, float | None]:
+        (found,) = session.status().streams
+        return found.state, found.rate, found.lag_s
+
+    take_turns(session, {"p": TABLES["p"][:1]})
+    state, rate, lag = told()
+    assert (state, lag) == ("running", pytest.approx(85.5))
+    assert rate > 0
+    seconds[0] += 9.0
+    engine.rest("p", 10.0)
+    assert told() == ("running", rate, lag), "it has not been silent for long enough"
+    seconds[0] += 1.0
+    engine.rest("p", 10.0)
+    assert told() == ("idle", 0.0, 0.0)
+    assert session.status().streams[0].last_rate == rate
+    seconds[0] += 60.0
+    assert engine.tick("p")
+    assert told() == ("idle", 0.0, 0.0), "the clock closes windows, and no rows come"
+    take_turns(session, {"p": TABLES["p"][:2]})
+    engine.rest("p", 10.0)
+    state, rate, lag = told()
+    assert (state, lag) == ("running", pytest.approx(140.5))
+    assert rate > 30, "what comes after a silence is not spread over it"
+    session.stop()
+
+
 COUNTS = "CREATE QUERY counts AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '2 seconds');"
 
 
@@ -135,6 +169,29 @@ def test_a_query_that_starts_to_read_another_answers_only_what_it_saw_whole(spar
     truth = {identity(a) for a in evaluate(STREAM + COUNTS + outer, BATCHES)}
     assert of(sink.answers, "outer")
     assert {identity(a) for a in sink.answers} <= truth
+
+
+def test_a_run_whose_queries_were_all_dropped_goes_on_without_any(spark: Any, tmp_path: Path) -> None:
+    session = scripted_session(spark, STREAM + COUNTS, TABLES, state=tmp_path)
+    session.start(manual=True)
+    take_turns(session, {"p": TABLES["p"][:1]})
+    session.sql("DROP QUERY counts")
+    session.stop()
+    session = scripted_session(spark, STREAM + COUNTS, TABLES, state=tmp_path)
+    sink = ListSink()
+    session.start(sink, manual=True)
+    assert session.changed_live == ["counts was dropped"]
+    take_turns(session, {"p": TABLES["p"][:2]})
+    assert not session.poll(), "its stream goes on"
+    session.sql(OLD)
+    take_turns(session, TABLES)
+    session.stop()
+    truth = {identity(a) for a in evaluate(STREAM + OLD, BATCHES)}
+    assert of(sink.answers, "old")
+    assert {identity(a) for a in sink.answers} <= truth
+    empty = scripted_session(spark, STREAM, TABLES)
+    with pytest.raises(PlanError, match="there is no query to run"):
+        empty.start(manual=True)
 
 
 def test_a_changed_inner_step_starts_the_outer_one_anew(spark: Any) -> None:

@@ -18,7 +18,7 @@ from frames import SQL, answer, at, frame, point, query, recording, suspended, t
 from slackwater.cli import app
 from slackwater.errors import StateError
 from slackwater.planners.ruling import FixedRates
-from slackwater.runtime.recording import ANSWERS, MARK, TURNS, version_file
+from slackwater.runtime.recording import ANSWERS, MARK, TURNS, Recording, version_file
 from slackwater.runtime.testing import scripted_session, take_turns
 from slackwater.service import frame_lines
 from slackwater.service.folding import gap_before
@@ -286,6 +286,15 @@ def test_turns_and_answers_that_were_not_committed_are_not_shown(tmp_path: Path)
     assert len(recorded.answers("web", Asked())) == 1
 
 
+@pytest.mark.parametrize("cut", ["", '{"turns":1', "{}", "[]", '{"turns":1,"answers":null}'])
+def test_a_mark_that_cannot_be_read_says_what_to_do(tmp_path: Path, cut: str) -> None:
+    folder = recording(tmp_path / "rec", turns=[turn(1, 1)], answers=[answer("web", 1)])
+    (folder / MARK).write_text(cut)
+    for opened in (Recorded, Recording.open):
+        with pytest.raises(StateError, match=r"mark\.json cannot be read.* gone on with --record"):
+            opened(folder)
+
+
 def test_a_run_that_was_away_has_no_frames_meanwhile(tmp_path: Path) -> None:
     turns = [turn(1, 1), turn(2, 86_400)]
     frames = sent(Recorded(recording(tmp_path / "rec", turns=turns, answers=[answer("web", 1)])))
@@ -344,6 +353,67 @@ def test_a_query_that_was_dropped_before_the_end_can_be_looked_at(tmp_path: Path
     assert "COUNT(*)" in recorded.declaring("WEB").declared["web"].sql
     assert "SUM(size)" in recorded.declaring("web", 1).declared["web"].sql
     assert "nobody" not in recorded.declaring("nobody").queries
+
+
+VIEWED = (
+    SQL[: SQL.index("CREATE QUERY web")]
+    + "CREATE VIEW v AS SELECT {} AS n FROM p GROUP BY window(ts, '1 second');\n"
+    + "CREATE QUERY web AS SELECT MAX(n) AS n FROM v GROUP BY window(ts, '1 second');\n"
+)
+GIVEN_AGAIN = {
+    "dropped and given again": (SQL, SQL[: SQL.index("CREATE QUERY web")], SQL.replace("COUNT(*) AS n", "SUM(size) AS s")),
+    "in one change": (SQL, SQL, SQL.replace("COUNT(*) AS n", "SUM(size) AS s")),
+    "over another view": (VIEWED.format("COUNT(*)"), VIEWED.format("COUNT(*)"), VIEWED.format("SUM(size)")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("given", GIVEN_AGAIN)
+def test_a_name_that_was_given_again_has_the_answers_of_its_last_query(
+    tmp_path: Path, given: str, counted: bool
+) -> None:
+    answers = [answer("web", s, s) for s in (1, 2)] + [answer("web", s, s, column="s") for s in (5, 6)]
+    told = {1: 1, 2: 1, 3: 0, 5: 1, 6: 1}
+    turns = [
+        turn(n, s, version=1 if s < 3 else 2 if s == 3 else 3, answers=count if counted else None)
+        for n, (s, count) in enumerate(told.items(), 1)
+    ]
+    made = recording(tmp_path / "rec", turns=turns, answers=answers)
+    for number, sql in enumerate(GIVEN_AGAIN[given], 1):
+        version_file(made, number).write_text(sql)
+    recorded = Recorded(made)
+
+    def found(**asked: Any) -> list[Any]:
+        return [a.value for a in recorded.answers("Web", Asked(**asked))]
+
+    assert found() == [5, 6]
+    assert [(a.column, a.value) for a in recorded.latest("web", 9)] == [("s", 6)]
+    assert found(until=at(5)) == [5]
+    assert found(until=at(4)) == [1, 2], "as it was then"
+    assert found(until=at(0)) == []
+    assert [a.value for a in recorded.recorded_answers.scan_last()] == [5, 6]
+    assert len(list(recorded.recorded_answers.scan())) == 4
+
+
+def test_frames_that_are_made_begin_anew_with_another_query_of_a_name(tmp_path: Path) -> None:
+    answers = [answer("web", 1, 100), answer("web", 1.4, 7)]
+    turns = [turn(1, 1), turn(2, 1.4, version=2)]
+    made = recording(tmp_path / "rec", turns=turns, answers=answers)
+    version_file(made, 2).write_text(SQL.replace("port = 80", "port = 443"))
+    frames = sent(Recorded(made))
+    told = [[(q.answers, [p.value for p in q.points]) for q in f.queries if q.name == "web"] for f in frames]
+    assert told == [[(1, [100])], [(1, [7])]]
+    assert frames[1].dropped == ["web"]
+
+
+@pytest.mark.parametrize("then", ["ALTER QUERY web WITH ERROR 9%;\n", ""])
+def test_a_query_that_is_altered_or_made_again_as_it_was_is_the_same(tmp_path: Path, then: str) -> None:
+    answers = [answer("web", s, s) for s in (1, 2)]
+    turns = [turn(1, 1, answers=1), turn(2, 2, version=3, answers=1)]
+    made = recording(tmp_path / "rec", turns=turns, answers=answers)
+    version_file(made, 2).write_text(SQL if then else SQL[: SQL.index("CREATE QUERY web")])
+    version_file(made, 3).write_text(SQL + then)
+    assert [a.value for a in Recorded(made).answers("web", Asked())] == [1, 2]
 
 
 def test_the_newest_answer_is_not_the_one_that_was_written_last(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from slackwater.cli import app
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.runtime.insight import Insight
+from slackwater.runtime.recording import version_file
 from slackwater.runtime.status import Status
 from slackwater.service import report as report_module
 from slackwater.service.frame_log import FRAMES
@@ -258,6 +259,19 @@ def test_an_answer_that_moves_nobody_knows_how_is_drawn_as_standing(tmp_path: Pa
     recorded.close()
     [plot] = [plot for plot in page.data["queries"] if plot["value"] == [1, 2]]
     assert plot["slope"] == [0, 0]
+
+
+def test_a_name_that_was_given_again_is_told_of_its_last_query_alone(tmp_path: Path) -> None:
+    given = [answer("web", s, s, met=False) for s in (1, 2)] + [answer("web", s, 9) for s in (5, 6)]
+    turns = [turn(1, 3, answers=2), turn(2, 6, version=2, answers=2)]
+    folder = recording(tmp_path / "rec", turns=turns, answers=given, sql=SQL)
+    again = "CREATE QUERY web AS SELECT MAX(size) AS n FROM p GROUP BY window(ts, '1 second');"
+    version_file(folder, 2).write_text(SQL.splitlines()[0] + SQL.splitlines()[1] + again)
+    recorded = Recorded(folder)
+    page = Page(report(recorded, "again"))
+    recorded.close()
+    assert [plot["value"] for plot in page.data["queries"]] == [[9, 9]]
+    assert "50%" not in page.words
 
 
 def test_of_rows_the_last_one_is_shown(tmp_path: Path) -> None:

@@ -207,8 +207,9 @@ def test_what_is_declared(client: Client) -> None:
     assert [q["name"] for q in client.get("/api/queries").ok()][:3] == ["total", "by_port", "web"]
 
 
-def test_a_stream_that_ended_while_it_was_shed_leaves_no_level(
-    run: Running, client: Client, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("state", ["idle", "ended"])
+def test_a_stream_that_fell_silent_while_it_was_shed_leaves_no_level(
+    run: Running, client: Client, monkeypatch: pytest.MonkeyPatch, state: Any
 ) -> None:
     engine = run.session.engine
     shed = replace(engine.decided["p"], level=0.5)
@@ -216,12 +217,12 @@ def test_a_stream_that_ended_while_it_was_shed_leaves_no_level(
     run.live.advance()
     assert run.live.frame().level == 0.5
     status = run.session.status()
-    ended = replace(status, streams=tuple(replace(s, state="ended") for s in status.streams))
-    monkeypatch.setattr(run.session, "status", lambda: ended)
+    quiet = replace(status, streams=tuple(replace(s, state=state) for s in status.streams))
+    monkeypatch.setattr(run.session, "status", lambda: quiet)
     run.live.advance()
     assert run.live.frame().level == 0.0
     told = client.get("/api/statistics").ok()
-    assert [s["ended"] for s in told["streams"]] == [True]
+    assert [s["ended"] for s in told["streams"]] == [state == "ended"]
     assert told["streams"][0]["load"] > told["load"] == 0, "its picture stays, and it is no load"
 
 

@@ -162,6 +162,47 @@ def test_a_preview_says_what_would_become_of_load_and_errors(run: Running, clien
     assert "mail" not in run.session.catalog.queries, "nothing was changed"
 
 
+HIGHER = {
+    "a view": (
+        "CREATE VIEW big AS SELECT * FROM p WHERE size > 700;"
+        "CREATE VIEW bigger AS SELECT port AS q, size FROM big WHERE size > 900;"
+        "CREATE QUERY heavy AS SELECT COUNT(*) AS n FROM bigger GROUP BY window(ts, '2 seconds') WITH ERROR 5%"
+    ),
+    "a windowed view over a view": (
+        "CREATE VIEW big AS SELECT * FROM p WHERE size > 700;"
+        "CREATE VIEW counted AS SELECT COUNT(*) AS n FROM big GROUP BY window(ts, '1 second');"
+        "CREATE QUERY heavy AS SELECT MAX(n) AS n FROM counted GROUP BY window(ts, '2 seconds')"
+    ),
+    "a query": (
+        "CREATE QUERY heavy AS SELECT MAX(bytes) AS n FROM web GROUP BY window(ts, '4 seconds') WITH EXACT"
+    ),
+}
+
+
+@pytest.mark.parametrize("over", HIGHER)
+def test_a_query_over_others_is_tried_with_all_that_it_reads(
+    run: Running, client: Client, over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, Any] = {}
+    trial = LiveControl._tried
+
+    def kept(self: LiveControl, *given: Any) -> dict[str, Any]:
+        found.update(trial(self, *given))
+        return found
+
+    monkeypatch.setattr(LiveControl, "_tried", kept)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.ask, "POST", "/api/preview", {"sql": HIGHER[over]}, token=True)
+        wait_for(lambda: "p" in run.session.engine.tasting._wanted or asked.done())
+        run.turn()
+        said = asked.result(60).ok()
+    assert [note for note in said["notes"] if "ried" in note] == ["Tried on 300 rows that have just come."]
+    known, plan = found["p"]
+    assert known.batches
+    assert "heavy" in plan.catalog.queries, "or nothing that was counted of it would be found again"
+    assert "by_port" not in plan.catalog.queries
+
+
 def test_a_function_is_previewed_with_the_time_that_it_takes(run: Running, client: Client) -> None:
     sql = (
         "CREATE QUERY dear AS SELECT COUNT(*) AS n FROM p WHERE scored(port) > 0 "
@@ -190,7 +231,7 @@ def test_without_the_token_nothing_is_run(run: Running, client: Client) -> None:
     assert run.session.engine.error is None
 
 
-def test_under_overload_an_error_is_predicted(run: Running) -> None:
+def test_under_overload_an_error_is_predicted(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     def look() -> Any:
         glimpse = run.live._capture.glimpse
         assert glimpse is not None
@@ -222,6 +263,13 @@ def test_under_overload_an_error_is_predicted(run: Running) -> None:
     assert altered.load is not None
     assert altered.load_before is not None
     assert altered.load <= altered.load_before
+    assert altered.notes == []
+    status = run.session.status()
+    idle = replace(status, streams=tuple(replace(s, state="idle") for s in status.streams))
+    monkeypatch.setattr(run.session, "status", lambda: idle)
+    again = LiveControl(run.session, look).preview("ALTER QUERY web WITH ERROR 50%; DROP QUERY by_port")
+    assert again.notes == ["p is idle: it is counted as it was when it last had rows."]
+    assert (again.load, again.load_before) == (altered.load, altered.load_before)
 
 
 def test_a_preview_of_wrong_sql_says_where(client: Client) -> None:

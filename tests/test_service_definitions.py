@@ -165,6 +165,25 @@ def test_answers_of_a_query_that_comes_while_a_frame_is_made_are_kept(run: Run) 
     assert run.values("third") == run.points("third") == [7]
 
 
+def test_the_points_of_a_frame_that_could_not_be_made_are_in_the_next_one(run: Run) -> None:
+    def broken() -> Status:
+        raise ValueError("no status")
+
+    status, run.session.status = run.session.status, broken
+    run.turn(1, answers([100], 1), answers([1], 1, "other"))
+    with pytest.raises(ValueError, match="no status"):
+        run.live.advance()
+    # meanwhile one of them becomes another one
+    run.change(catalog(QUERY.format("q", "MIN"), QUERY.format("other", "SUM")))
+    run.turn(2, answers([7], 2))
+    with pytest.raises(ValueError, match="no status"):
+        run.live.advance()
+    run.session.status = status
+    run.live.advance()
+    assert run.values("q") == run.points("q") == [7]
+    assert run.values("other") == run.points("other") == [1]
+
+
 def test_version_and_queries_of_a_frame_belong_together(run: Run) -> None:
     # the session learns last of a change
     run.versions.catalogs.append(sums("q", "other", "third"))

@@ -58,13 +58,14 @@ def test_nothing_is_said_of_a_stream_that_was_not_measured() -> None:
     assert query_loads(Insight((replace(insight(1.0, 1.0).streams[0], queries=()),))) == {}
 
 
-def test_a_stream_that_has_ended_is_no_load() -> None:
-    ended = Status(at=BEGAN, streams=(StreamStatus(name="P", state="ended"),))
+@pytest.mark.parametrize("state", ["idle", "ended"])
+def test_a_stream_that_has_ended_or_is_idle_is_no_load(state: Any) -> None:
+    quiet = Status(at=BEGAN, streams=(StreamStatus(name="P", state=state),))
     framer, catalog = Framer(), declared("a", "b")
     before = framer.frame(moving(catalog, insight=insight(0.5, 1.0)), [])
     assert (before.load, before.kept_load, before.capacity) == (2.0, 1.0, 1.5)
     assert all(query.load for query in before.queries)
-    after = framer.frame(moving(catalog, 1, insight=insight(0.5, 1.0), status=ended), [])
+    after = framer.frame(moving(catalog, 1, insight=insight(0.5, 1.0), status=quiet), [])
     assert (after.load, after.kept_load, after.capacity) == (0.0, 0.0, 1.5)
     assert [query.load for query in after.queries] == [None, None]
 

@@ -196,6 +196,24 @@ def test_answers_of_a_query_that_is_no_more_are_not_those_of_the_next_one() -> N
     assert [p.number for p in keeper.after(0)[0]] == [1, 2, 3], "whoever follows all has them all"
 
 
+def test_what_a_query_has_lost_are_none_of_the_parts_of_the_one_before_it() -> None:
+    keeper = AnswerKeeper(parts_in_all=4)
+
+    def gives(*values: int) -> None:
+        for value in values:
+            keeper.take(batch("Q", [value]))
+            keeper.publish()
+
+    gives(1, 2, 3)
+    keeper.forget(["Q"])
+    gives(4, 5, 6)
+    parts, lost, _ = keeper.after(0, "q")
+    assert ([p.number for p in parts], lost) == ([4, 5, 6], 0)
+    gives(7, 8, 9)
+    parts, lost, _ = keeper.after(0, "q")
+    assert ([p.number for p in parts], lost) == ([6, 7, 8, 9], 2)
+
+
 def test_many_small_parts_are_bounded_too() -> None:
     keeper = AnswerKeeper(parts_in_all=10)
     for value in range(50):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +17,12 @@ from slackwater.language.aggregates import UserAggregate
 from slackwater.language.contracts import Exact, Subset
 from slackwater.runtime.clocks import Clocks
 from slackwater.runtime.journal import Journal
+from slackwater.runtime.running import Run
 from slackwater.runtime.session import Session, Settings
-from slackwater.runtime.sinks import ParquetSink
+from slackwater.runtime.sinks import IteratorSink, ParquetSink
 from slackwater.runtime.testing import ListSink, run_scripted, scripted_session, take_turns
 from slackwater.spark.streaming import Running
+from waiting import until
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM = "CREATE STREAM p (ts TIMESTAMP, size INT) USING scripted TIMESTAMP BY ts;"
@@ -308,3 +311,49 @@ def test_check_tells_a_misspelt_option_and_where_functions_come_from(spark: Any)
     with pytest.raises(LanguageError, match="UNRESOLVED_ROUTINE") as caught:
         session.check()
     assert "--import FILE" in caught.value.hint
+
+
+def test_a_stream_that_a_change_is_the_first_to_read_may_come_while_a_run_is_polled() -> None:
+    sources: dict[str, object] = {"p": None}
+
+    class Ended:
+        @property
+        def ended(self) -> bool:
+            sources[f"q{len(sources)}"] = None
+            return True
+
+    state = SimpleNamespace(streams={"p": Ended()})
+    engine: Any = SimpleNamespace(error=None, sources=sources, state=state)
+    assert Run(engine, Settings(), Clocks(), {}, IteratorSink()).poll()
+    assert len(sources) == 2
+
+
+def test_a_source_that_has_nothing_more_is_idle_and_runs_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark itself reads it: without rows it makes no batch that would tell of the silence."""
+    monkeypatch.setattr("slackwater.runtime.running.IDLE_S", 0.05)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+
+    def write(number: int) -> None:
+        waiting = tmp_path / f"{number}.json"
+        waiting.write_text('{"ts": "2026-01-01T00:00:00Z", "size": 1}\n' * 10)
+        waiting.rename(folder / waiting.name)
+
+    write(1)
+    session = Session(spark, tmp_path / "state", Settings(trigger_ms=20))
+    session.sql(STREAM.replace("USING scripted", f"USING json OPTIONS (path '{folder}')") + QUERY)
+    session.start()
+
+    def idle_after(rows: int) -> bool:
+        told = [(s.state, s.rows, s.rate, s.lag_s) for s in session.status().streams]
+        return told == [("idle", rows, 0.0, 0.0)]
+
+    try:
+        until(lambda: idle_after(10), session)
+        write(2)
+        until(lambda: idle_after(20), session)
+    finally:
+        session.stop()
+    assert session.status().streams[0].state == "stopped"

@@ -78,6 +78,22 @@ class Catalog:
         """The windowed step that a path reads, None where it reads a stream."""
         return self.steps.get(source.lower())
 
+    def only(self, names: Iterable[str]) -> Catalog:
+        """Some of what is declared, with all that it reads and nothing else."""
+        wanted: set[str] = set()
+        waiting = [name.lower() for name in names]
+        while waiting:
+            name = waiting.pop()
+            if name in self.declared and name not in wanted:
+                wanted.add(name)
+                waiting += self._named_by(name)
+        return replace(
+            self,
+            declared={n: d for n, d in self.declared.items() if n in wanted},
+            steps={n: s for n, s in self.steps.items() if n.split(".")[0] in wanted},
+            contracts={n: c for n, c in self.contracts.items() if n in wanted},
+        )
+
     def apply(self, statement: AnyStatement, *, kept: bool = False) -> Catalog:
         """The catalog after a statement; raises LanguageError where it cannot be.
 
@@ -286,8 +302,12 @@ class Catalog:
 
     def _reads(self, step: Step, name: str) -> bool:
         own = step.name.lower().split(".")[0]
-        below = {step.path.source.lower(), step.stream.lower(), *(k.table.lower() for k in step.path.lookups)}
-        return own != name and name in below | self._written(own)
+        return own != name and name in _below(step) | self._written(own)
+
+    def _named_by(self, name: str) -> set[str]:
+        """All that a view or query reads, by its text and by its plan."""
+        own = (step for step in self.steps.values() if step.name.lower().split(".")[0] == name)
+        return self._written(name).union(*map(_below, own))
 
     def _written(self, name: str) -> set[str]:
         """All that a statement names after FROM, even where the plan looks through it."""
@@ -300,6 +320,10 @@ class Catalog:
         near = difflib.get_close_matches(name.lower(), self.declared, n=1)
         hint = f"did you mean {self.declared[near[0]].name}?" if near else ""
         return source.error(f"there is no {kind} called {name}", hint=hint, at=at)
+
+
+def _below(step: Step) -> set[str]:
+    return {step.path.source.lower(), step.stream.lower(), *(k.table.lower() for k in step.path.lookups)}
 
 
 def _part_position(statement: CreateQuery | AlterQuery, parts: Sequence[str]) -> Position | None:

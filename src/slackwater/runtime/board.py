@@ -115,12 +115,31 @@ class Board:
                         status, state="ended", progress=1.0, rate=0.0, last_rate=status.rate
                     )
 
+    def idle(self, stream: str) -> bool:
+        """No batch of a stream comes: nothing waits for it, and nothing is shed. Whether it was running."""
+        with self._lock:
+            status = self._streams.get(stream)
+            if status is None or status.state != "running" or stream in self._begun:
+                return False
+            self._streams[stream] = replace(
+                status,
+                state="idle",
+                rate=0.0,
+                last_rate=status.rate,
+                update_rate=0.0,
+                lag_s=0.0,
+                kept=1.0,
+                level=0.0,
+            )
+            return True
+
     @contextmanager
     def running(self, stream: str, since: datetime) -> Iterator[None]:
         """While a batch of a stream runs: until it is done, which may take long, no more is told of it."""
         with self._lock:
             self._begun[stream] = since
-            self._streams.setdefault(stream, StreamStatus(name=stream))
+            status = self._streams.get(stream, StreamStatus(name=stream))
+            self._streams[stream] = replace(status, state="running") if status.state == "idle" else status
         try:
             yield
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -38,6 +39,7 @@ from slackwater.spark.agents_source import AgentsSource
 from slackwater.spark.execute import DataFrame, Executor, SparkSession
 from slackwater.spark.source import StreamSource
 
+logger = logging.getLogger(__name__)
 IDLE_MICROS = 10_000_000
 """How long a stream may be silent before the clock moves its watermark, where IDLE does not say."""
 
@@ -108,7 +110,8 @@ class Engine:
         self.tasting = Tasting(self._clocks)
         self.alerts = Alerts(journal.root / "alerts", self._clocks, sends=alerting)
         self.observers: list[Callable[[Engine], None]] = []
-        """Called at the end of each turn, under the lock: those who watch copy what they need."""
+        """Called at the end of each turn, under the lock: those who watch copy what they need. One that fails
+    does so in the log alone."""
 
     @property
     def catalog(self) -> Catalog:
@@ -244,6 +247,14 @@ class Engine:
         self.journal.write_record(decision)
         self._turn(decision, self.executor.session)
         self._warming.end(stream)
+
+    def rest(self, stream: str, after: float) -> None:
+        """A stream is idle where its source has nothing, and no batch of it has come for some seconds."""
+        # a batch that waits for its turn is not silence
+        if stream.lower() in self._waiting or not self._reporter.rest(stream, after):
+            return
+        if isinstance(self.load.ruler, Governor):
+            self.load.ruler.rest(stream)
 
     def tick(self, stream: str) -> bool:
         """Close windows of a stream that has fallen silent; whether there were any to close."""
@@ -390,9 +401,16 @@ class Engine:
             remove(leftover)
         if step % LEARNT_EVERY == 0:
             self._keep_learnt()
-        for observe in self.observers:
-            observe(self)
+        self._observed()
         return turn
+
+    def _observed(self) -> None:
+        for observe in self.observers:
+            try:
+                observe(self)
+            except Exception:
+                # the turn is committed: that it cannot be looked at must not end the run
+                logger.exception("a turn could not be looked at")
 
     def _bounds(self, stream: str, catalog: Catalog) -> BoundsKeeper | None:
         """The bounds of a stream that agents send, as they were left; None for other streams."""

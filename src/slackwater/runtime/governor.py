@@ -90,6 +90,8 @@ class Governor:
     """Streams whose last batch took longer than it may."""
     _ended: set[str] = field(default_factory=set)
     """Streams that take no time any more."""
+    _idle: set[str] = field(default_factory=set)
+    """Streams that take none until they have a batch again."""
     _turns: dict[str, int] = field(default_factory=dict)
     _shares: dict[str, float] = field(default_factory=dict)
     """By stream: how much of its batches is read, where that is not all."""
@@ -315,6 +317,7 @@ class Governor:
     def learn(self, stream: str, shed: Shed | None, took: Took) -> None:
         """Take note of how a batch went."""
         name = stream.lower()
+        self._idle.discard(name)
         known = self._streams.get(name)
         if known is None:
             return
@@ -397,9 +400,19 @@ class Governor:
         """Streams that have no batches any more, in lower case."""
         return frozenset(self._ended)
 
+    def rest(self, stream: str) -> None:
+        """A stream has no batches for now: meanwhile the others have the time that these took."""
+        self._idle.add(stream.lower())
+
+    @property
+    def quiet(self) -> frozenset[str]:
+        """Streams that are idle or have ended, in lower case."""
+        return frozenset(self._ended | self._idle)
+
     def _others(self, name: str) -> list[StreamLoad]:
-        """The streams beside one that still have batches, each as large as its last one."""
-        return [self._load(s, s.size) for n, s in self._streams.items() if n != name and n not in self._ended]
+        """The streams beside one that have batches, each as large as its last one."""
+        away = self._ended | self._idle
+        return [self._load(s, s.size) for n, s in self._streams.items() if n != name and n not in away]
 
     def leaving(self, stream: str) -> WindowLeaving:
         """What is known of a stream's window drops."""

@@ -109,6 +109,8 @@ class StreamInsight:
     costs: Costs
     ended: bool = False
     """Whether it has no batches any more."""
+    idle: bool = False
+    """Whether it has none at present."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,8 @@ class Insight:
 
     @property
     def going(self) -> tuple[StreamInsight, ...]:
-        """The streams whose batches share the capacity; where all have ended, what all were like is told."""
-        return tuple(stream for stream in self.streams if not stream.ended) or self.streams
+        """The streams whose batches share the capacity; where none has any, what all were like is told."""
+        return tuple(s for s in self.streams if not (s.ended or s.idle)) or self.streams
 
     @property
     def load(self) -> float:
@@ -142,6 +144,8 @@ class Glimpse:
     machine: Machine
     ended: frozenset[str] = frozenset()
     """Streams that have no batches any more, in lower case."""
+    quiet: frozenset[str] = frozenset()
+    """These, and those that have none at present."""
 
     @classmethod
     def of(cls, engine: Engine) -> Glimpse | None:
@@ -150,11 +154,18 @@ class Glimpse:
         if not isinstance(governor, Governor):
             return None
         loads = ((load, dict(governor.leaving(load.statistics.stream).after)) for load in governor.loads())
-        return cls(tuple(loads), dict(engine.decided), copy(governor.pace), machine(engine), governor.ended)
+        return cls(
+            tuple(loads),
+            dict(engine.decided),
+            copy(governor.pace),
+            machine(engine),
+            governor.ended,
+            governor.quiet,
+        )
 
     def insight(self) -> Insight:
         """What it tells."""
-        return _insight(self.with_windows(), self.decided, self.pace, self.ended)
+        return _insight(self.with_windows(), self.decided, self.pace, self.ended, self.quiet)
 
     def with_windows(self) -> list[StreamLoad]:
         """The streams with what leaving windows out would save."""
@@ -167,27 +178,31 @@ def insight(engine: Engine) -> Insight:
     if not isinstance(governor, Governor):
         return Insight()
     with engine.lock:
-        return _insight(stream_loads(engine), engine.decided, governor.pace, governor.ended)
+        return _insight(stream_loads(engine), engine.decided, governor.pace, governor.ended, governor.quiet)
 
 
 def _insight(
-    loads: Sequence[StreamLoad], decided: Mapping[str, Decision], pace: Pace, ended: Collection[str]
+    loads: Sequence[StreamLoad],
+    decided: Mapping[str, Decision],
+    pace: Pace,
+    ended: Collection[str],
+    quiet: Collection[str],
 ) -> Insight:
-    going = going_of(loads, ended)
+    going = going_of(loads, quiet)
     fixed = sum(must_take(load, 1.0) for load in going)
     streams = []
     for load in loads:
         name = load.statistics.stream.lower()
-        streams.append(replace(_stream(load, decided.get(name)), ended=name in ended))
+        streams.append(replace(_stream(load, decided.get(name)), ended=name in ended, idle=name in quiet))
     among = max(1, len(going))
     # where what must be taken is too much it is taken all the same: that makes the capacity no larger
     capacity = min(pace.capacity(fixed, among), pace.fits(among))
     return Insight(tuple(streams), capacity, pace.correction)
 
 
-def going_of(loads: Sequence[StreamLoad], ended: Collection[str]) -> Sequence[StreamLoad]:
+def going_of(loads: Sequence[StreamLoad], quiet: Collection[str]) -> Sequence[StreamLoad]:
     """The streams whose batches share the capacity, as `Insight.going`."""
-    return [load for load in loads if load.statistics.stream.lower() not in ended] or loads
+    return [load for load in loads if load.statistics.stream.lower() not in quiet] or loads
 
 
 def stream_loads(engine: Engine) -> list[StreamLoad]:

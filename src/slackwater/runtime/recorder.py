@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -104,7 +104,7 @@ class Recorder:
         header = read_header(self.directory) if self.directory.exists() else None
         if header is not None:
             own = header.get("state") == str(self._state)
-            if not own or (read_mark(self.directory)[0] and not self._fresh):
+            if not own or (not self._fresh and read_mark(self.directory)[0]):
                 raise StateError(
                     f"{self.directory} holds the recording of another run, with its state in "
                     f"{header.get('state')}; give --record another folder, or delete that one"
@@ -134,7 +134,7 @@ class Recorder:
         self._step_lines = 0
         self._answers.write(step, self._counted(batches))
         with (self.directory / TURNS).open("ab") as file:
-            file.write(turn.to_json_line().encode() + b"\n")
+            file.write(replace(turn, answers=self._step_lines).to_json_line().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

@@ -53,6 +53,8 @@ class RecordedTurn:
     arrived: int
     at: int | None = None
     """When it was carried out, by the clock of the machine; older recordings do not say."""
+    answers: int | None = None
+    """How many it gave; older recordings do not say."""
     has_rows: bool
     level: float = 0.0
     share: float = 1.0
@@ -119,8 +121,14 @@ def read_mark(root: Path) -> tuple[int, int]:
     path = root / MARK
     if not path.exists():
         return 0, 0
-    mark = json.loads(path.read_text())
-    return int(mark["turns"]), int(mark["answers"])
+    try:
+        mark = json.loads(path.read_text())
+        return int(mark["turns"]), int(mark["answers"])
+    except (ValueError, KeyError, TypeError):
+        raise StateError(
+            f"{path} cannot be read: it says how much of the recording is whole; "
+            f"the run that made it, gone on with --record {root}, writes it anew"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ from slackwater.spark.streaming import Running, start_stream
 
 OpenSource = Callable[[SparkSession, CreateStream], StreamSource]
 TICK_S = 0.25
+IDLE_S = 10.0
+IDLE_INTERVALS = 3
+"""A stream is idle after so many seconds without a batch, and no fewer intervals than these."""
 
 
 class Run:
@@ -128,13 +131,19 @@ class Run:
                         # Spark has not looked for rows yet: that is no silence
                         self.engine.hear(name)
                     elif stream.waiting():
-                        self.engine.tick(self._catalog.streams[name].name)
+                        self._silent(self._catalog.streams[name].name)
         except Exception as error:
             # poll() raises it in the thread that waits
             self.engine.error = self.engine.error or error
         finally:
             # nothing more will come: those who read answers() need not wait for stop()
             self._iterator.close()
+
+    def _silent(self, stream: str) -> None:
+        """Spark has looked for rows of a stream and found none."""
+        # first: the other one waits for turns of other streams, and what Spark has said may be old by then
+        self.engine.rest(stream, max(IDLE_S, IDLE_INTERVALS * self._settings.trigger_ms / 1000))
+        self.engine.tick(stream)
 
     def _over(self) -> bool:
         """Whether the run is broken, or every stream has ended."""
@@ -174,7 +183,8 @@ class Run:
                 self._streams.pop(name, None)
             elif (broken := self._broken(name, stream)) is not None:
                 raise broken
-        return not self._streams and all(engine.state.streams[name].ended for name in engine.sources)
+        # another thread may declare a query that is the first to read a stream
+        return not self._streams and all(engine.state.streams[name].ended for name in list(engine.sources))
 
     def stop(self) -> None:
         """Stop after the batch that runs, once."""
@@ -183,12 +193,12 @@ class Run:
         self._stopping.set()
         # first: a turn that waits for a slow reader of answers() would never come to its end
         self._iterator.close()
-        for source in self.engine.sources.values():
+        for source in list(self.engine.sources.values()):
             # nor would one that waits for a hub
             if isinstance(source, AgentsSource):
                 source.give_up()
         self.engine.finish()
-        for stream in self._streams.values():
+        for stream in list(self._streams.values()):
             stream.stop()
         self._streams.clear()
         if self._ticker is not None:

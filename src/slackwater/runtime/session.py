@@ -195,7 +195,9 @@ class Session(Declarations):
         if self._run is not None:
             done = "has been stopped; make another one with its state" if self._run.stopped else "is running"
             raise RunError(f"this session {done}")
-        self._read_streams()
+        read = self._read_streams()
+        if not read:
+            raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT …")
         executor = self.new_executor()
         journal = Journal(self._root(), fresh=fresh and self.state is not None)
         try:
@@ -220,7 +222,8 @@ class Session(Declarations):
                     engine.catalog, engine.versions.script, self._script_text
                 )
                 self.changed_live = changed_live(declared, self.catalog)
-            read = self._read_streams()
+            # where all queries were dropped while it ran it goes on as it was, and others may be created
+            read = self._read_streams() or read
             check_with_spark(engine.executor, extend(Plan(), self.catalog))
             for watch in self.watchers:
                 watch(engine)
@@ -276,12 +279,8 @@ class Session(Declarations):
         return executor
 
     def _read_streams(self) -> list[str]:
-        """The streams that some query reads; raises where there is nothing that can run."""
-        steps = self.catalog.queries.values()
-        read = list(dict.fromkeys(s.stream.lower() for s in steps))
-        if not read:
-            raise PlanError("there is no query to run: write CREATE QUERY name AS SELECT …")
-        return read
+        """The streams that some query reads."""
+        return list(dict.fromkeys(step.stream.lower() for step in self.catalog.queries.values()))
 
     def _root(self) -> Path:
         if self.state is None:

@@ -22,7 +22,8 @@ class StreamStatus:
     `batch` (batches), `rows`, `late` and `unreadable` count since the start, and late and unreadable rows are
     among `rows`; `rate` is rows a second, `lag_s` how far the reading is behind the source. `progress` goes
     from 0 to 1 where the stream has an end. `kept` is the share of the last batch's rows that some query has
-    seen, `level` the loss level that was planned for: 0 while nothing is shed.
+    seen, `level` the loss level that was planned for: 0 while nothing is shed. A stream is idle where its
+    source was looked at and no batch has come for a while: it has no rate and no lag, and nothing is shed.
     """
 
     name: str
@@ -45,7 +46,7 @@ class StreamStatus:
     update_rate: float = 0.0
     """Updates a second."""
     last_rate: float = 0.0
-    """Of a stream that has ended: the `rate` it was read at, which is 0 from then on."""
+    """Of a stream that is idle or has ended: the `rate` it was read at, which is 0 from then on."""
 
     @property
     def long_batch_s(self) -> float | None:
@@ -90,3 +91,8 @@ class Status:
     def ended(self) -> frozenset[str]:
         """Streams that have no batches any more, in lower case: they are no load."""
         return frozenset(stream.name.lower() for stream in self.streams if stream.state == "ended")
+
+    @property
+    def quiet(self) -> frozenset[str]:
+        """Streams that are idle or have ended, in lower case: at this moment they are no load."""
+        return frozenset(s.name.lower() for s in self.streams if s.state in ("idle", "ended"))

@@ -11,9 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.language.statements import CreateQuery, CreateStream, CreateTable, CreateView
+from slackwater.language.statements import CreateStream
 from slackwater.plan.catalog import Catalog
-from slackwater.plan.model import Step
 from slackwater.runtime.governor import Governor
 from slackwater.runtime.session import Session, Settings
 from slackwater.runtime.watching import Observer
@@ -30,28 +29,26 @@ def tried(
     spark: SparkSession,
     catalog: Catalog,
     stream: str,
-    queries: Sequence[str],
     rows: pa.Table,
     prepare: Callable[[Session], None],
 ) -> StreamStatistics | None:
-    """What would be known of a stream after these rows, if it had only these queries; None: nothing.
+    """What would be known of a stream after these rows, if there were only this catalog; None: nothing.
 
     The rows are taken in order of their time, in a few batches; answers go nowhere. ``prepare`` registers
     the functions of the run.
     """
     batches = [rows.slice(start, end - start) for start, end in pairwise(_ends(rows.num_rows))]
     with tempfile.TemporaryDirectory(prefix="slackwater-trial-") as folder:
-        statements = _statements(catalog, stream, queries)
         session = Session(
             spark,
             Path(folder) / "state",
             Settings(),
             sources={stream.lower(): partial(_scripted, batches=batches)},
             governor=Observer,
-            kept=statements,
+            kept=[declared.sql for declared in catalog.declared.values()],
         )
         prepare(session)
-        session.sql(";\n".join(statements))
+        session.sql(catalog.sql())
         session.start(manual=True)
         try:
             carrier = session.engine.executor.session.range(0)
@@ -77,32 +74,6 @@ def _ends(rows: int) -> list[int]:
     parts = [sum(SIXTEENTHS[:n]) for n in range(len(SIXTEENTHS) + 1)]
     ends = (min(rows, max(n, rows * part // parts[-1])) for n, part in enumerate(parts))
     return sorted(set(ends))
-
-
-def _statements(catalog: Catalog, stream: str, queries: Sequence[str]) -> list[str]:
-    """The stream, the tables, and the queries with all that they read."""
-    wanted: set[str] = set()
-    waiting = [name.lower() for name in queries]
-    while waiting:
-        name = waiting.pop()
-        step = catalog.steps.get(name)
-        if step is None or name in wanted:
-            continue
-        wanted.add(name)
-        waiting += [source for source in _sources(step) if source != stream.lower()]
-    found = []
-    for name, declared in catalog.declared.items():
-        if isinstance(declared, CreateStream):
-            found += [declared.sql] if name == stream.lower() else []
-        elif isinstance(declared, CreateTable) or (
-            isinstance(declared, CreateView | CreateQuery) and name in wanted
-        ):
-            found.append(declared.sql)
-    return found
-
-
-def _sources(step: Step) -> list[str]:
-    return [step.path.source.lower()]
 
 
 def _scripted(spark: SparkSession, declared: CreateStream, *, batches: Sequence[pa.Table]) -> ScriptedSource:

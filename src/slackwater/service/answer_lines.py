@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from json.encoder import encode_basestring
@@ -19,6 +20,7 @@ from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
 from slackwater.service.keys import of_group
 from slackwater.service.lines import Lines
+from slackwater.service.redefined import Redefined
 from slackwater.service.watched import Asked
 
 LOOKED_AT = 200_000
@@ -43,16 +45,22 @@ class _Query:
 
 
 class AnswerLines:
-    """Looks answers up in a file of them. The file is gone through once, when somebody first asks."""
+    """Looks answers up in a file of them. The file is gone through once, when somebody first asks.
 
-    def __init__(self, lines: Lines) -> None:
+    A name may have been given to several queries, one after the other. Who asks for a name is told of the
+    last of them alone; who asks for answers until a time, of the last one that had any by then.
+    """
+
+    def __init__(self, lines: Lines, redefined: Callable[[], Redefined] = Redefined) -> None:
         self._lines = lines
         self._lock = threading.Lock()
-        self._queries: dict[bytes, _Query] | None = None
+        self._look_up = redefined
+        self._redefined: Redefined | None = None
+        self._queries: dict[str, list[_Query]] | None = None
 
     def answers(self, query: str, asked: Asked) -> list[Answer]:
         """The newest answers that fit, oldest first."""
-        known = self._of(query)
+        known = self._of(query, asked.until)
         if known is None:
             return []
         times = np.frombuffer(known.times, np.int64)
@@ -104,6 +112,16 @@ class AnswerLines:
         for _, line in self._lines.scan():
             yield self._read(line)
 
+    def scan_last(self) -> Iterator[Answer]:
+        """The same without the answers of queries whose names were given to others."""
+        with self._lock:
+            redefined = self._when()
+        for number, (_, line) in enumerate(self._lines.scan()):
+            answer = self._read(line)
+            name = answer.query.lower()
+            if redefined.which(name, number) == redefined.last(name):
+                yield answer
+
     def _line(self, known: _Query, place: int) -> bytes:
         start = known.starts[place]
         return self._lines.between(start, start + known.lengths[place])
@@ -116,30 +134,53 @@ class AnswerLines:
                 f"{self._lines.path} has a line that is no answer: {error}; the recording is damaged there"
             ) from None
 
-    def _of(self, query: str) -> _Query | None:
+    def _of(self, query: str, until: datetime | None = None) -> _Query | None:
         with self._lock:
             if self._queries is None:
-                self._queries = self._index()
-            return self._queries.get(_folded(_json(query)))
+                self._queries = self._index(self._when())
+            found = self._queries.get(query.lower(), [])
+        if until is None:
+            return found[-1] if found else None
+        for known in reversed(found):
+            if len(known.times) and np.frombuffer(known.times, np.int64).min() <= to_micros(until):
+                return known
+        return None
 
-    def _index(self) -> dict[bytes, _Query]:
-        found: dict[bytes, _Query] = {}
-        by_text: dict[bytes, _Query] = {}
-        for start, line in self._lines.scan():
+    def _when(self) -> Redefined:
+        """When names were given to others; looked up once."""
+        if self._redefined is None:
+            self._redefined = self._look_up()
+        return self._redefined
+
+    def _index(self, redefined: Redefined) -> dict[str, list[_Query]]:
+        """By name: the queries that have had it."""
+        found: dict[str, list[_Query]] = {}
+        names: dict[bytes, str] = {}
+        for number, (start, line) in enumerate(self._lines.scan()):
             middle = line.find(_COLUMN)
             end = line.find(b',"window_start":', middle)
             if not line.startswith(_QUERY) or middle < 0 or end < 0:
                 # no answer of ours; whoever asks for the answers beside it can still have these
                 continue
-            name = line[len(_QUERY) : middle]
-            known = by_text.get(name)
-            if known is None:
-                known = by_text[name] = found.setdefault(_folded(name), _Query())
+            text = line[len(_QUERY) : middle]
+            name = names.get(text)
+            if name is None:
+                name = names[text] = _name_of(text)
+                found.setdefault(name, [_Query() for _ in range(redefined.last(name) + 1)])
+            known = found[name][redefined.which(name, number)]
             known.starts.append(start)
             known.lengths.append(len(line))
             known.columns.append(known.names.setdefault(line[middle + len(_COLUMN) : end], len(known.names)))
             known.times.append(_time_of(line, end))
         return found
+
+
+def _name_of(text: bytes) -> str:
+    """A name as it stands in a line, in lower case."""
+    try:
+        return str(json.loads(text)).lower()
+    except ValueError:
+        return text.decode(errors="replace").lower()
 
 
 def _time_of(line: bytes, after: int) -> int:
@@ -162,10 +203,6 @@ def _newest_first(known: _Query) -> Places:
 
 def _json(text: str) -> bytes:
     return encode_basestring(text).encode()
-
-
-def _folded(name: bytes) -> bytes:
-    return name.decode(errors="replace").lower().encode()
 
 
 def _may_have(line: bytes, keys: Mapping[str, str]) -> bool:

@@ -152,7 +152,7 @@ class Statistics(Model):
 
     capacity: float | None
     correction: float
-    load: float = Field(description="Of the streams that have not ended.")
+    load: float = Field(description="Of the streams that are neither idle nor have ended.")
     streams: list[StreamStatisticsOut]
 
 

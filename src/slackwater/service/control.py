@@ -112,15 +112,20 @@ class LiveControl:
 
         ``untried``: why new queries are not tried on rows; empty where they are.
         """
-        ended = self.session.status().ended
+        status = self.session.status()
         loads = [
             x
             for x in (glimpse.with_windows() if glimpse is not None else ())
-            if x.statistics.batches and x.statistics.stream.lower() not in ended
+            if x.statistics.batches and x.statistics.stream.lower() not in status.ended
         ]
         if glimpse is None or not loads:
             notes.append("Nothing has been measured yet, so that no error can be predicted.")
             return None
+        notes += [
+            f"{s.name} is idle: it is counted as it was when it last had rows."
+            for s in status.streams
+            if s.state == "idle"
+        ]
         found: Tried = {}
         if untried:
             notes.append(untried)
@@ -141,6 +146,7 @@ class LiveControl:
         session = self.session
         assert session.spark is not None
         for stream, names in by_stream.items():
+            alone = plan.catalog.only(names)
             rows = session.engine.tasting.ask(stream, TASTING_S)
             if rows is None:
                 notes.append(
@@ -150,12 +156,11 @@ class LiveControl:
                 continue
             prepare = registering(session.scalars, plan.catalog.functions.aggregates)
             try:
-                known = tried(session.spark, plan.catalog, stream, names, rows, prepare)
+                known = tried(session.spark, alone, stream, rows, prepare)
             except SlackwaterError as error:
                 notes.append(f"It could not be tried on rows of the stream: {error}")
                 continue
             if known is not None:
-                alone = _only(plan.catalog, names)
                 found[stream] = (known, extend(Plan(), alone))
                 notes.append(f"Tried on {rows.num_rows:,} rows that have just come.")
         return found
@@ -180,20 +185,6 @@ def _applied(catalog: Catalog, sql: str) -> tuple[Catalog, list[str], list[str]]
         elif isinstance(statement, Explain):
             continue
     return catalog, altered, dropped
-
-
-def _only(catalog: Catalog, names: list[str]) -> Catalog:
-    """A catalog that publishes these queries alone, with all that they read."""
-    wanted = {name.lower() for name in names}
-    statements = [d for n, d in catalog.declared.items() if n in wanted or n not in catalog.queries]
-    found = Catalog(functions=catalog.functions)
-    for statement in statements:
-        try:
-            found = found.apply(statement, kept=True)
-        except SlackwaterError:
-            # it reads a query that is left out, or watches one
-            continue
-    return found
 
 
 def _predicted(

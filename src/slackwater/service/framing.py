@@ -143,8 +143,8 @@ class Framer:
         room: int = KEPT_POINTS,
     ) -> Frame:
         measured = [stream for stream in moving.insight.streams if stream.measured]
-        ended = moving.status.ended
-        running = [stream for stream in measured if stream.stream.lower() not in ended]
+        quiet = moving.status.quiet
+        running = [stream for stream in measured if stream.stream.lower() not in quiet]
         return Frame.model_construct(
             number=self.number,
             at=moving.at,
@@ -173,14 +173,14 @@ class Framer:
         known = {q.query: q for stream in moving.insight.streams for q in stream.queries}
         if moving.insight is not self._loads[0]:
             self._loads = (moving.insight, query_loads(moving.insight))
-        loads, ended = self._loads[1], moving.status.ended
+        loads, quiet = self._loads[1], moving.status.quiet
         for said in self._declared:
             name = said["name"]
             yield {
                 **said,
                 **_of_status(status.get(name)),
                 **_of_answers(self.shown[name], known.get(name)),
-                "load": None if said["stream"].lower() in ended else _short(loads.get(name)),
+                "load": None if said["stream"].lower() in quiet else _short(loads.get(name)),
             }
 
 

@@ -108,7 +108,9 @@ class AnswerKeeper:
                 of = self._queries.get(name)
                 if of is None:
                     continue
-                of.gone.append(oldest.number)
+                # what another query of that name has given is nothing that this one has lost
+                if oldest.number > self._forgotten.get(name, 0):
+                    of.gone.append(oldest.number)
                 if of.parts and of.parts[0] is oldest:
                     of.parts.popleft()
                     of.count -= oldest.count(name)

@@ -6,7 +6,7 @@ import logging
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from operator import itemgetter
@@ -42,6 +42,8 @@ EVERY_S = 1.0
 MOMENTS = 3_600
 FRAME_BYTES = 16 * 2**20
 """Of frames that are kept for readers who come back: the newest that fit."""
+UNFRAMED = 1_000
+"""Batches of answers that wait for a frame where none can be made: the newest."""
 SPARING = 20.0
 """What is known of the load is worked out every so many times as long as that takes."""
 logger = logging.getLogger(__name__)
@@ -71,6 +73,8 @@ class Live:
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
         self._framer = Framer(number=int(session.clocks.now().timestamp()))
         self._lock = threading.Lock()
+        self._unframed: deque[tuple[int, AnswerBatch]] = deque(maxlen=UNFRAMED)
+        """Answers that no frame has yet, with the versions of their turns."""
         self._moving: Moving | None = None
         self._whole: tuple[Frame, bytes] | None = None
         self._frames: deque[tuple[int, bytes]] = deque()
@@ -129,12 +133,15 @@ class Live:
         with self._lock:
             gone = self._framer.declare(catalog)
         self.keeper.forget(gone)
-        batches = list(self._own(captured))
-        for batch in batches:
+        for batch in self._own(captured):
             self.keeper.take(batch)
         self.keeper.publish()
+        # the next frame has them where this one cannot be made
+        self._unframed += captured
         # may take a while, and readers need not wait for it
         moving = self._look(version, catalog)
+        batches = list(self._own(self._unframed))
+        self._unframed.clear()
         with self._lock:
             frame = self._framer.frame(moving, batches)
             self._moving, self._whole = moving, None
@@ -165,7 +172,7 @@ class Live:
             return 0, self.session.catalog
         return version, engine.versions.plan(version).catalog
 
-    def _own(self, captured: Sequence[tuple[int, AnswerBatch]]) -> Iterator[AnswerBatch]:
+    def _own(self, captured: Iterable[tuple[int, AnswerBatch]]) -> Iterator[AnswerBatch]:
         """The answers that have come, but for those of queries that are others by now: turns may end late."""
         engine = self._capture.engine
         for version, batches in groupby(captured, itemgetter(0)):
@@ -176,7 +183,7 @@ class Live:
     def _look(self, version: int, catalog: Catalog) -> Moving:
         session, engine = self.session, self._capture.engine
         status = session.status()
-        ended = status.ended
+        quiet = status.quiet
         decided = dict(engine.decided) if engine is not None else {}
         broke = engine.error if engine is not None else None
         return Moving(
@@ -187,8 +194,8 @@ class Live:
             catalog=catalog,
             status=status,
             insight=self._look_at_load(),
-            # one that ended while it shed sheds no more
-            level=max((d.level for name, d in decided.items() if name.lower() not in ended), default=0.0),
+            # one that ended or fell silent while it shed sheds no more
+            level=max((d.level for name, d in decided.items() if name.lower() not in quiet), default=0.0),
             agents=self._capture.agents,
             alerts=alert_frames(engine),
             knobs=self.knobs(),
@@ -266,7 +273,8 @@ class Live:
         return found
 
     def statistics(self, at: datetime | None = None) -> Statistics:
-        return statistics_of(self._insight, self.session.status().ended)
+        status = self.session.status()
+        return statistics_of(self._insight, status.ended, status.quiet)
 
     def decisions(self, stream: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
         return self._capture.newest(stream, limit)

@@ -46,7 +46,10 @@ class StreamFrame(Model):
     """A stream at one moment."""
 
     name: str
-    state: Literal["running", "idle", "stopped", "ended"]
+    state: Literal["running", "idle", "stopped", "ended"] = Field(
+        description="Idle: its source had nothing and no batch has come for a while. It is read at 0 rows a "
+        "second, is not behind, and is no load."
+    )
     batch: int
     rows: int
     rows_per_second: float

@@ -36,6 +36,7 @@ from slackwater.service.frame_log import FRAMES
 from slackwater.service.lines import Lines
 from slackwater.service.models import Frame, Knobs, Moment
 from slackwater.service.recorded_sql import RecordedVersions
+from slackwater.service.redefined import Redefined, redefined
 from slackwater.service.remade import read_turns, remake
 from slackwater.service.statistics_log import STATISTICS, StatisticsLines
 from slackwater.service.statistics_out import statistics_of
@@ -57,7 +58,7 @@ class Recorded:
         turns, answers = read_mark(root)
         self._turns = Lines(root / TURNS, turns)
         self._answer_file = Lines(root / ANSWERS, answers)
-        self.recorded_answers = AnswerLines(self._answer_file)
+        self.recorded_answers = AnswerLines(self._answer_file, self._redefined)
         self._lock = threading.Lock()
         self._newest: Frame | None = None
         self._explained: dict[tuple[ExplainFormat, str | None], str] = {}
@@ -67,6 +68,10 @@ class Recorded:
         self.frame_lines = FrameLines(self._frame_file)
         if not len(self.frame_lines):
             self._remake()
+
+    def _redefined(self) -> Redefined:
+        turns = read_turns(line for _, line in self._turns.scan())
+        return redefined(self.versions, turns, self.recorded_answers.scan)
 
     def _remake(self) -> None:
         """Make the frames that the recording does not have, in a folder that goes when this one is closed."""

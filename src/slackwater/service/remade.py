@@ -83,6 +83,9 @@ class Remade:
                 for second in self._quiet(at):
                     self._at = second * SECOND
                     self._frame("running")
+            elif self._version and turn.version != self._version:
+                # what follows may be of other queries of the same names
+                self._frame("running")
             self._at = max(self._at, at)
             self._version = turn.version
             name = turn.stream.lower()
@@ -107,8 +110,10 @@ class Remade:
 
     def _frame(self, phase: Phase) -> None:
         taken, self._pending = self._pending, []
-        self._counts.update(answer.query for answer in taken)
         catalog = self.catalog_of(self._version)
+        for name in self.framer.declare(catalog):
+            del self._counts[name]
+        self._counts.update(answer.query for answer in taken)
         streams = [stream.status for stream in self._streams.values()]
         moving = Moving(
             at=from_micros(self._at),

@@ -40,7 +40,7 @@ def report(recorded: Recorded, title: str, *, made_at: datetime | None = None) -
     moments = recorded.frame_lines.thinned_moments(MOMENTS)
     catalogs = [recorded.versions.catalog(number) for number in recorded.versions.numbers[-VERSIONS:]]
     shown = {query.name: query for query in frame.queries}
-    queries = numbers_of(catalogs, shown, recorded.recorded_answers.scan())
+    queries = numbers_of(catalogs, shown, recorded.recorded_answers.scan_last())
     reached = {stream.name: (stream.watermark or frame.at).timestamp() for stream in frame.streams}
     drawn: dict[str, dict[str, Any]] = {}
     for query in queries:

@@ -18,13 +18,16 @@ from slackwater.service.api_models import (
 from slackwater.service.models import Frame
 
 
-def statistics_of(insight: Insight, ended: Collection[str] = ()) -> Statistics:
-    """All streams; ``ended``: the names, in lower case, of those that have no batches any more."""
+def statistics_of(insight: Insight, ended: Collection[str] = (), quiet: Collection[str] = ()) -> Statistics:
+    """All streams; ``ended``: the names, in lower case, of those that have no batches any more.
+
+    ``quiet``: of those that are no load, since they are idle or have ended.
+    """
     streams = [_stream(stream, stream.stream.lower() in ended) for stream in insight.streams]
     return Statistics(
         capacity=_finite(insight.capacity),
         correction=insight.correction,
-        load=sum(stream.load for stream in streams if not stream.ended),
+        load=sum(stream.load for stream in streams if stream.stream.lower() not in quiet),
         streams=streams,
     )
 

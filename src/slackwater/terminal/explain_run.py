@@ -96,8 +96,8 @@ def _paced(load: StreamLoad, session: Session) -> StreamLoad:
     if speed is None:
         streams = {s.name.lower(): s for s in session.status().streams}
         status = streams[name]
-        # one that ended while it was measured comes as fast as it came
-        a_second = status.last_rate if status.state == "ended" else status.rate
+        # one that ended or fell silent while it was measured comes as fast as it came
+        a_second = status.last_rate if status.state in ("idle", "ended") else status.rate
     return replace(load, size=a_second * session.settings.trigger_ms / 1000)
 
 
