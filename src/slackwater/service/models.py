@@ -128,7 +128,9 @@ class WidthFrame(Model):
     smallest: float | None
     median: float | None
     largest: float | None
-    used: float | None = Field(description="The width of the answer's interval at present.")
+    used: float | None = Field(
+        description="The width of the widest answer's interval at present; null where some answer has none."
+    )
     allowed: float
 
 
