@@ -128,9 +128,7 @@ class WidthFrame(Model):
     smallest: float | None
     median: float | None
     largest: float | None
-    used: float | None = Field(
-        description="The width of the widest answer's interval at present; null where some answer has none."
-    )
+    used: float | None = Field(description="The width of the widest interval now; null where one has none.")
     allowed: float
 
 

@@ -37,7 +37,7 @@ addEventListener("hashchange", takeToken);
 startColours();
 
 const announcer = new Announcer();
-const sheet = new QuerySheet({ announce: (text) => announcer.say(text) });
+const sheet = new QuerySheet({ announce: (text, about) => announcer.say(text, about) });
 const openQuery = (query) => query && sheet.open(query, untilOf(state.frame)(query), recorded ? state.frame.version : null);
 const scrubber = new Scrubber({ chosen: (place) => show(place) });
 const tide = new TideLine({ chosen: (at) => scrubber.choose(state.placeOf(at)) });

@@ -17,7 +17,7 @@ export class QuerySheet {
     this.dialog = byId("query");
     this.query = null;
     this.chart = null;
-    this.latest = new LatestAnswers((chosen) => this.#choose(chosen));
+    this.latest = new LatestAnswers({ chosen: (chosen) => this.#choose(chosen), announce });
     this.chosen = null;
     this.until = null;
     this.recorded = false;
