@@ -53,7 +53,6 @@ export class LatestAnswers {
     });
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.field.value) return;
-      // the sheet stays
       event.preventDefault();
       this.field.value = "";
       this.field.dispatchEvent(new Event("input"));
