@@ -94,7 +94,8 @@ class Waiting(StillControl):
 
     def preview(self, sql: str, *, trusted: bool = True) -> Preview:
         name = sql.split()[2]
-        return super().preview(sql).model_copy(update={"creates": [name]})
+        drawn = self.watched.explain("svg", None)
+        return super().preview(sql).model_copy(update={"creates": [name], "plan_svg": drawn})
 
     def apply(self, sql: str) -> list[str]:
         self.asked.set()

@@ -170,3 +170,34 @@ def test_after_a_failed_registration_another_preview_comes_first(browser: Browse
         expect(page.locator("#under mark")).to_have_text("QUERY")
         expect(page.locator("#register")).to_be_disabled()
         expect(page.locator("#sql")).to_be_focused()
+
+
+def test_the_form_uses_the_room_that_it_has(browser: Browser) -> None:
+    watched = Told()
+    long = " AND ".join(f"size > {n}" for n in range(40))
+    ask = f"CREATE QUERY first AS SELECT COUNT(*) AS n FROM p\nWHERE {long}\nGROUP BY window(ts, '1 second')"
+    with served(watched, Waiting(watched)) as address, opened(browser, address.page) as page:
+        page.get_by_role("button", name="New query").click()
+        write_sql(page, ask)
+        editor, holder = page.locator("#editor .page"), page.locator("#forecast .holder")
+        # that a line goes on is to be seen
+        expect(editor).to_have_attribute("data-right", "")
+        page.locator("#sql").evaluate("sql => { sql.scrollLeft = sql.scrollWidth; }")
+        expect(editor).not_to_have_attribute("data-right", "")
+        page.keyboard.press("Control+Enter")
+        image = holder.locator("img")
+        expect(image).to_be_visible()
+        boxes = "() => ['#editor', '#forecast .holder', '#form'].map((place) => document.querySelector(place).clientHeight)"
+        small = page.evaluate(boxes)
+        page.set_viewport_size({"width": 1440, "height": 600})
+        smaller = page.evaluate(boxes)
+        assert all(one > other for one, other in zip(small, smaller, strict=True)), (small, smaller)
+        wide = "() => { const one = document.querySelector('#forecast .picture'); return one.scrollWidth - one.clientWidth; }"
+        assert page.evaluate(wide) <= 0
+        full = page.get_by_role("button", name="Full size")
+        full.press("Enter")
+        expect(full).to_have_attribute("aria-pressed", "true")
+        assert page.evaluate(wide) > 0
+        image.click(position={"x": 5, "y": 5})
+        expect(full).to_have_attribute("aria-pressed", "false")
+        assert page.evaluate(wide) <= 0

@@ -66,6 +66,9 @@ class StreamOfAgents {
     this.parts.bar = make("div", "saving");
     this.parts.bar.setAttribute("aria-hidden", "true");
     this.parts.bar.append((this.parts.updates = make("span", "updates")), (this.parts.grants = make("span", "grants")));
+    this.parts.key = make("ul", "parts");
+    this.parts.key.role = "list";
+    this.parts.key.append(...["updates", "grants", "saved"].map((name) => make("li", name)));
     const below = make("div", "below");
     below.append((this.parts.keys = make("span", "quiet")), (this.parts.away = make("ul", "away")));
     this.parts.away.role = "list";
@@ -73,7 +76,7 @@ class StreamOfAgents {
     this.parts.widths = make("table", "widths");
     this.parts.widths.append(caption(stream), headOf(["bounds of", "least", "middle", "most", "used of allowed"]), make("tbody"));
     this.parts.before = make("p", "quiet away-before");
-    this.element.append(head, messages, this.parts.bar, below, this.parts.before, this.parts.widths);
+    this.element.append(head, messages, this.parts.bar, this.parts.key, below, this.parts.before, this.parts.widths);
   }
 
   show(agents, now) {
@@ -91,6 +94,11 @@ class StreamOfAgents {
     const whole = offered === null ? Infinity : Math.max(offered, sent, 1e-9);
     this.parts.updates.style.width = `${((100 * updates) / whole).toFixed(1)}%`;
     this.parts.grants.style.width = `${((100 * grants) / whole).toFixed(1)}%`;
+    const parts = [updates, grants, offered === null ? null : Math.max(0, offered - sent)];
+    parts.forEach((size, i) => {
+      const part = this.parts.key.children[i];
+      say(part, size === null ? "" : `${compact(size)} ${part.className}`);
+    });
     const title = `${number(updates, 3)} updates and ${number(grants, 3)} grants a second`;
     if (this.parts.sent.title !== title) this.parts.sent.title = title;
     this.#dots(agents);
