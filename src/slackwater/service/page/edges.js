@@ -9,6 +9,9 @@ export function watchEdges(place) {
   const look = () => {
     holder.toggleAttribute("data-below", place.scrollHeight - place.clientHeight - place.scrollTop > SLACK);
     holder.toggleAttribute("data-right", place.scrollWidth - place.clientWidth - place.scrollLeft > SLACK);
+    // what fades leaves the scrollbars alone, where they take room
+    holder.style.setProperty("--bar-right", `${place.offsetWidth - place.clientWidth}px`);
+    holder.style.setProperty("--bar-below", `${place.offsetHeight - place.clientHeight}px`);
   };
   place.addEventListener("scroll", look, { passive: true });
   new ResizeObserver(look).observe(place);

@@ -115,6 +115,7 @@ export class NewQuery {
   async #whileBusy(doing, sql, work) {
     if (this.#busy) return void this.#problem(new Error(`${this.#busy} Nothing else is sent until then.`));
     this.#busy = doing;
+    this.dialog.dataset.busy = "yes";
     this.#problem(null);
     try {
       await work();
@@ -128,6 +129,7 @@ export class NewQuery {
       return problem;
     } finally {
       [this.#busy, this.#sending] = ["", false];
+      delete this.dialog.dataset.busy;
       this.#offer();
     }
   }
