@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import pytest
 
 from frames import frame, point, query, stream
 from service_still import Still, StillControl
+from slackwater.errors import LanguageError, Position
 from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.service import events
@@ -21,10 +23,12 @@ from slackwater.service.models import (
     Frame,
     Knobs,
     KnobsWanted,
+    Preview,
     QueryFrame,
     WidthFrame,
 )
 from slackwater.service.server import Address, serving
+from waiting import PATIENCE_S
 
 TOKEN = "a-token-of-the-tests"
 SQL = """\
@@ -78,6 +82,27 @@ class Turned(StillControl):
         before = self.watched.shown.knobs
         assert before is not None
         return before.model_copy(update=wanted.model_dump(exclude_none=True))
+
+
+@dataclass
+class Waiting(StillControl):
+    """`Control` whose preview is quick, and whose changes wait until a test lets them go."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+    broken: bool = False
+
+    def preview(self, sql: str, *, trusted: bool = True) -> Preview:
+        name = sql.split()[2]
+        drawn = self.watched.explain("svg", None)
+        return super().preview(sql).model_copy(update={"creates": [name], "plan_svg": drawn})
+
+    def apply(self, sql: str) -> list[str]:
+        self.asked.set()
+        assert self.go_on.wait(PATIENCE_S)
+        if self.broken:
+            raise LanguageError("not now", text=sql, position=Position(1, 8, 7))
+        return super().apply(sql)
 
 
 def a_few() -> list[QueryFrame]:

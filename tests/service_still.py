@@ -20,7 +20,7 @@ from slackwater.runtime.insight import Insight
 from slackwater.service.api_models import Statistics
 from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
 from slackwater.service.statistics_out import statistics_of
-from slackwater.service.watched import Asked
+from slackwater.service.watched import Asked, Newest
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SQL = """\
@@ -90,8 +90,8 @@ class Still:
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         return []
 
-    def latest(self, query: str, limit: int) -> Sequence[Answer]:
-        return []
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
+        return Newest([], 0)
 
     def explain(self, format: ExplainFormat, name: str | None) -> str:
         return explain(extend(Plan(), self.declared), format, name)

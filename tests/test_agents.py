@@ -359,14 +359,20 @@ def test_an_agent_that_is_lost_is_not_vouched_for(lab: Any) -> None:
     for n in range(2):
         one.say(f"h{n}", float(n), 0.0)
     one.settle()
+    keeper = one.session.engine.bounds["load"]
+    assert keeper.shown().widths[0].used == pytest.approx(8, rel=1e-3)
     one.lose("h1")
     answers = one.batch() + one.batch()
     assert [(a.value, a.low, a.high, a.met) for a in answers][-1] == (None, None, None, False)
+    # of what has no interval no width is told
+    assert keeper.shown().widths[0].used is None
+    assert any(", – of 8 used" in line for line in keeper.described())
     one.say("h1", 7.0, 0.0)
     one.settle(3)
     last = one.answers[-1]
     assert last.met
     assert last.low <= 7.0 <= last.high
+    assert keeper.shown().widths[0].used == pytest.approx(8, rel=1e-3)
 
 
 def test_a_driver_that_starts_again_goes_on(lab: Any) -> None:

@@ -151,7 +151,7 @@ def test_another_group_is_chosen_for_the_chart(browser: Browser, run: Running) -
         rows = page.locator("#latest-list tbody tr")
         expect(rows).to_have_count(3)
         expect(rows.locator("[aria-pressed=true]")).to_have_text(f"port={shown.keys['port']}")
-        other = next(a for a in run.live.latest("by_port", 10) if a.group != shown.keys)
+        other = next(a for a in run.live.latest("by_port", 10).answers if a.group != shown.keys)
         pick = rows.get_by_role("button", name=f"port={other.group['port']} in the chart")
         pick.click()
         expect(of).to_contain_text(f"port={other.group['port']}")

@@ -285,9 +285,11 @@ def test_a_deep_plan_stays_in_its_panel(browser: Browser) -> None:
     watched = Measured(known=Insight((known,), 1.5))
     with served(watched) as address, opened(browser, address.page) as page:
         leaf = page.locator(f'#plan .leaf[data-name="{long}"]')
-        told_until(page, watched.tell, lambda: leaf.locator(".rate").text_content() == "12.3 %, ± 1 %")
+        told_until(page, watched.tell, lambda: leaf.locator(".rate").text_content() == "12.3 %, ≈ 1 %")
         assert (leaf.locator(".name").text_content() or "").endswith("…")
-        assert leaf.locator("title").text_content() == long, "the whole name is told on a look"
+        assert leaf.locator("title").text_content() == f"{long}: 12.3 %, ± 1 % expected", (
+            "on a look all is told"
+        )
         over = page.locator("#plan").evaluate(
             """plan => [...plan.querySelectorAll(".leaf, .operator")].flatMap((row) => {
               const [left, right] = [[".name, .label"], [".rate, .cost"]].map((names) => row.querySelector(names).getBoundingClientRect());

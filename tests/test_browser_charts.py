@@ -520,6 +520,27 @@ def test_a_card_that_leaves_the_view_forgets_what_was_below_the_pointer(browser:
         assert told == ["n", "of"]
 
 
+def test_what_a_card_has_no_room_for_is_told_on_a_look(browser: Browser) -> None:
+    name, number = "bytes_by_customer_of_the_largest_region_and_all_its_shops", "1,234,567,890,123,456,789"
+    contract = "ERROR 5% CONFIDENCE 99% WEIGHT 2 PRIORITY 3 AND MORE THAN ANYBODY WRITES"
+    keys = {"customer": "somebody with a name that is longer than a card is wide"}
+    one = query(name, [point(1)], contract=contract, keys=keys, groups=9, last_text=f"{number} ± 12")
+    other = query("late", [point(1)], last_text="12,345,678,901,234 ± 12")
+    with served(Told(frame(1, [one, other], whole=True))) as address, opened(browser, address.page) as page:
+        shown = card(page, name)
+        expect(shown.locator(".value")).to_have_text("1.23457E")
+        expect(shown.locator(".value")).to_have_attribute("title", number)
+        for place, whole in (
+            (".open", name),
+            (".contract", contract),
+            (".of", re.compile("wide · one of 9")),
+        ):
+            expect(shown.locator(place)).to_have_attribute("title", whole)
+        expect(card(page, "late").locator(".value")).to_have_text("12,345,678,901,234")
+        cut = "all => all.filter((each) => each.scrollWidth > each.clientWidth).length"
+        assert page.locator(".card .value").evaluate_all(cut) == 0
+
+
 def test_facts_that_have_no_room_are_cut_off_with_a_sign(browser: Browser) -> None:
     long = query("calm", [point(1)], error=123_456.789, rate=0.1234, load=0.000123456)
     short = query("late", [point(1)], error=0.01, rate=1.0, load=0.2)

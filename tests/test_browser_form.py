@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import Browser, Page, Route
 
-from browser import chromium, expect, opened, write_sql
-from browser_still import Told, served
+from browser import SPOKEN, chromium, expect, opened, write_sql
+from browser_still import Told, Waiting, served
 from service_still import StillControl
 from slackwater.errors import LanguageError, Position
 from slackwater.service.models import Preview
@@ -105,3 +105,99 @@ def test_a_line_that_is_indented_by_itself_can_be_undone(browser: Browser) -> No
         expect(page.locator("#gutter > div")).to_have_count(1)
         page.keyboard.press("Control+z")
         expect(sql).to_have_value(re.compile("^CREATE QUERY my_query AS"))
+
+
+def _sent(page: Page, control: Waiting, sql: str) -> None:
+    """Opens the form, and registers something that takes its time."""
+    control.asked.clear()
+    control.go_on.clear()
+    page.get_by_role("button", name="New query").click()
+    write_sql(page, sql)
+    page.keyboard.press("Control+Enter")
+    register = page.locator("#register")
+    expect(register).to_be_enabled()
+    register.click()
+    wait_for(control.asked.is_set)
+    expect(register).to_have_text("Registering…")
+    expect(page.locator(f"#form > {SPOKEN}")).to_have_text(f"Registering {sql.split()[2]}…")
+
+
+def test_what_is_written_while_another_query_is_registered_stays(browser: Browser) -> None:
+    watched = Told()
+    control = Waiting(watched)
+    ask = "CREATE QUERY {} AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '1 second')"
+    sql, register = (f"#{name}" for name in ("sql", "register"))
+    excused = {"/api/queries"}
+    with served(watched, control) as address, opened(browser, address.page, excused=excused) as page:
+        _sent(page, control, ask.format("first"))
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="New query").click()
+        page.locator(sql).fill(ask.format("second"))
+        # nothing is sent beside it, which is said
+        page.locator("#preview").click()
+        expect(page.locator("#sql-problem")).to_have_text(
+            "Registering first… Nothing else is sent until then."
+        )
+        control.go_on.set()
+        expect(page.locator(f"#form > {SPOKEN}")).to_have_text("Registered: first")
+        expect(page.locator(sql)).to_have_value(ask.format("second"))
+        expect(page.locator(register)).to_be_disabled()
+        expect(page.locator(register)).to_have_text("Register")
+        page.locator("#preview").click()
+        expect(page.locator(register)).to_be_enabled()
+        expect(page.locator("#sql-problem")).to_be_hidden()
+        # why it was refused is told though the form is shut, and nothing is sent again that was not previewed
+        control.broken = True
+        control.go_on.clear()
+        control.asked.clear()
+        page.locator(register).click()
+        wait_for(control.asked.is_set)
+        page.keyboard.press("Escape")
+        control.go_on.set()
+        expect(page.locator(f"body > {SPOKEN}")).to_contain_text("second was not registered: ")
+        page.get_by_role("button", name="New query").click()
+        expect(page.locator("#sql-problem")).to_contain_text("not now")
+        expect(page.locator(register)).to_be_disabled()
+
+
+def test_after_a_failed_registration_another_preview_comes_first(browser: Browser) -> None:
+    watched = Told()
+    control = Waiting(watched, broken=True)
+    ask = "CREATE QUERY first AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '1 second')"
+    with served(watched, control) as address, opened(browser, address.page, excused={"/api/queries"}) as page:
+        _sent(page, control, ask)
+        control.go_on.set()
+        expect(page.locator("#under mark")).to_have_text("QUERY")
+        expect(page.locator("#register")).to_be_disabled()
+        expect(page.locator("#sql")).to_be_focused()
+
+
+def test_the_form_uses_the_room_that_it_has(browser: Browser) -> None:
+    watched = Told()
+    long = " AND ".join(f"size > {n}" for n in range(40))
+    ask = f"CREATE QUERY first AS SELECT COUNT(*) AS n FROM p\nWHERE {long}\nGROUP BY window(ts, '1 second')"
+    with served(watched, Waiting(watched)) as address, opened(browser, address.page) as page:
+        page.get_by_role("button", name="New query").click()
+        write_sql(page, ask)
+        editor, holder = page.locator("#editor .page"), page.locator("#forecast .holder")
+        # that a line goes on is to be seen
+        expect(editor).to_have_attribute("data-right", "")
+        page.locator("#sql").evaluate("sql => { sql.scrollLeft = sql.scrollWidth; }")
+        expect(editor).not_to_have_attribute("data-right", "")
+        page.keyboard.press("Control+Enter")
+        image = holder.locator("img")
+        expect(image).to_be_visible()
+        boxes = "() => ['#editor', '#forecast .holder', '#form'].map((place) => document.querySelector(place).clientHeight)"
+        small = page.evaluate(boxes)
+        page.set_viewport_size({"width": 1440, "height": 600})
+        smaller = page.evaluate(boxes)
+        assert all(one > other for one, other in zip(small, smaller, strict=True)), (small, smaller)
+        wide = "() => { const one = document.querySelector('#forecast .picture'); return one.scrollWidth - one.clientWidth; }"
+        assert page.evaluate(wide) <= 0
+        full = page.get_by_role("button", name="Full size")
+        full.press("Enter")
+        expect(full).to_have_attribute("aria-pressed", "true")
+        assert page.evaluate(wide) > 0
+        image.click(position={"x": 5, "y": 5})
+        expect(full).to_have_attribute("aria-pressed", "false")
+        assert page.evaluate(wide) <= 0

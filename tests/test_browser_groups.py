@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser import card, chromium, expect, opened
+from browser import SPOKEN, card, chromium, expect, opened
 from browser_still import TOKEN, Told, served
 from frames import answer, at, frame, point, query, recording, turn, write_frames
 from slackwater.errors import RunError
@@ -21,10 +22,10 @@ from slackwater.plan.catalog import Catalog
 from slackwater.plan.functions import Functions
 from slackwater.runtime.answers import Answer
 from slackwater.service.frame_log import FRAMES
-from slackwater.service.keys import of_group, plain_key
+from slackwater.service.keys import has_words, of_group, plain_key
 from slackwater.service.recorded import Recorded
 from slackwater.service.server import serving
-from slackwater.service.watched import Asked
+from slackwater.service.watched import Asked, Newest
 
 SQL = """\
 CREATE STREAM p (ts TIMESTAMP, ratio DOUBLE, account BIGINT, size INT) USING scripted TIMESTAMP BY ts;
@@ -59,8 +60,9 @@ class Grouped(Told):
             raise RunError("the disk is full")
         return [a for a in self.given if of_group(a.group, asked)][-asked.limit :]
 
-    def latest(self, query: str, limit: int) -> Sequence[Answer]:
-        return [a for a in self.given if a.window_end == at(SECONDS)]
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
+        found = [a for a in self.given if a.window_end == at(SECONDS) and has_words(a.column, a.keys, search)]
+        return Newest(found[:limit], len(found))
 
 
 def groups() -> Grouped:
@@ -158,6 +160,31 @@ def test_a_group_that_was_chosen_follows_the_time_of_a_recording(browser: Browse
             expect(chart).to_have_attribute("data-points", "2")
     finally:
         recorded.close()
+
+
+def test_of_many_groups_any_one_is_found(browser: Browser) -> None:
+    watched = groups()
+    watched.given += tuple(told(SECONDS, 7.0, n, float(n)) for n in range(1000))
+    with served(watched) as address, opened(browser, address.page) as page:
+        card(page, "calm").locator(".open").click()
+        page.get_by_text("Latest answers").click()
+        rows = page.locator("#latest-list tbody tr")
+        count = page.locator("#latest-count")
+        expect(count).to_have_text("50 of 1,003 groups")
+        expect(rows).to_have_count(50)
+        search = page.get_by_role("searchbox", name="Search groups")
+        search.fill("ratio=7 account=77")
+        expect(count).to_have_text("11 groups with that")
+        expect(page.locator(f"#query > {SPOKEN}")).to_have_text("11 groups with that")
+        expect(rows).to_have_count(11)
+        rows.get_by_role("button", name="account=777", exact=False).click()
+        expect(page.locator("#query-answer")).to_have_text("777")
+        search.fill("nobody")
+        expect(page.locator("#latest-list .empty")).to_have_text("None has that.")
+        # what is searched for is taken back before the sheet is shut
+        page.keyboard.press("Escape")
+        expect(rows).to_have_count(50)
+        expect(page.locator("#query")).to_be_visible()
 
 
 def test_whether_a_contract_is_met_is_said_of_the_group_and_of_all(browser: Browser) -> None:

@@ -99,7 +99,7 @@ def test_agents_say_what_they_save_and_who_is_away(browser: Browser) -> None:
         expect(panel.locator(".away li")).to_have_text(["west has been away for 1 min 1 s"])
         dots = panel.get_by_role("list", name="Agents of sensors").get_by_role("listitem")
         expect(dots).to_have_count(3)
-        expect(dots.nth(2)).to_have_attribute("aria-label", "west: away, 4 keys, 7 updates")
+        expect(dots.nth(2)).to_have_text("west: away, 4 keys, 7 updates")
         row = panel.get_by_role("row", name="sum_of_all.s")
         expect(row.get_by_role("cell")).to_have_text(["0.5", "1", "2", "36 of 40"])
         back = some_agents()
@@ -107,8 +107,49 @@ def test_agents_say_what_they_save_and_who_is_away(browser: Browser) -> None:
         watched.tell(agents=[back.model_copy(update={"there": 3, "agents": there})])
         expect(panel.locator("#agents-note")).to_have_text("all 3 are there")
         expect(panel.locator(".away li")).to_have_count(0)
+        # not all of many agents are told one by one
+        gone = [back.agents[2].model_copy(update={"name": f"a{n:03}"}) for n in range(200)]
+        watched.tell(agents=[back.model_copy(update={"there": 0, "known": 1500, "agents": gone})])
+        expect(dots).to_have_count(121)
+        expect(dots.last).to_have_text("and 1,380 more")
+        expect(panel.get_by_role("list", name="Who of sensors").get_by_role("listitem")).to_have_count(5)
+        expect(panel.locator(".away li").last).to_have_text("and 1,496 more")
         watched.tell(agents=[])
         expect(page.locator("#agents")).to_be_hidden()
+
+
+def test_an_answer_without_an_interval_says_why(browser: Browser) -> None:
+    open_ended = point(5, None, how="bounded").model_copy(update={"met": False})
+    points = [point(s, 40, half=20, how="bounded") for s in range(1, 5)]
+    known = {"how": "bounded", "contract": "PRECISION 40", "kind": "current", "stream": "sensors"}
+    whole = query("calm", points, last_text="40 ± 20", **known)
+    nothing = query("wide", [point(5, None, how="bounded")], last_text="–", **known)
+    here = some_agents()
+    there = [each.model_copy(update={"there": True, "since": None}) for each in here.agents]
+    back = here.model_copy(update={"there": 3, "agents": there})
+    watched = Told(frame(61, [whole, nothing], whole=True, agents=[back]))
+    with served(watched) as address, opened(browser, address.page) as page:
+        how, interval = (card(page, "calm").locator(name) for name in (".how", ".interval"))
+        expect(how).to_have_text("bounded")
+        expect(interval).to_have_text("± 20")
+        unknown = here.widths[0].model_copy(update={"used": None})
+        gone = query("calm", [open_ended], last_text="–", met=False, **known)
+        watched.tell([gone], agents=[here.model_copy(update={"widths": [unknown]})])
+        expect(how).to_have_text("interrupted")
+        expect(card(page, "calm").locator(".answer")).to_have_text("– no interval: west is away")
+        used = page.get_by_role("row", name="sum_of_all.s").locator(".used")
+        expect(used).to_have_text("– of 40")
+        # that there is no value is known of this one
+        expect(card(page, "wide").locator(".how")).to_have_text("bounded")
+        expect(card(page, "wide").locator(".interval")).to_have_text("")
+        both = [each.model_copy(update={"there": False}) for each in here.agents]
+        watched.tell(agents=[here.model_copy(update={"there": 0, "known": 9, "agents": both})])
+        expect(interval).to_have_text("no interval: north, south and 7 more are away")
+        card(page, "calm").locator(".open").click()
+        expect(page.locator("#query-answer")).to_have_text("no interval: north, south and 7 more are away")
+        watched.tell(agents=[back])
+        expect(page.locator("#query-answer")).to_have_text("no interval: not all is known yet")
+        expect(how).to_have_text("waiting")
 
 
 def test_an_alert_is_raised_and_dropped_by_clicking(browser: Browser) -> None:
@@ -141,6 +182,21 @@ def test_an_alert_is_raised_and_dropped_by_clicking(browser: Browser) -> None:
         assert "busy" not in watched.declared.alerts
         watched.tell(alerts=[])
         expect(page.locator("#alerts")).to_be_hidden()
+
+
+def test_a_question_whether_an_alert_is_dropped_waits_for_who_reads_slowly(browser: Browser) -> None:
+    watched = Told(frame(1, a_few(), whole=True, alerts=[ALERT]))
+    with served(watched) as address, opened(browser, address.page) as page:
+        drop = page.locator("#alerts-list button")
+        expect(drop).to_have_text("Drop")
+        page.clock.install()
+        drop.click()
+        page.clock.run_for(60_000)
+        expect(drop).to_have_text("Really drop?")
+        # who goes elsewhere is asked no more
+        page.locator("#search").focus()
+        expect(drop).to_have_text("Drop")
+        assert "busy" in watched.declared.alerts
 
 
 def test_a_question_belongs_to_its_alert_wherever_that_goes(browser: Browser) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -13,8 +14,8 @@ from browser import card, cards_in_order, chromium, expect, opened, told_until
 from browser_still import ALERT, Told, a_few, many, served
 from frames import answer, frame, point, query
 from slackwater.errors import RunError
-from slackwater.runtime.answers import Answer
 from slackwater.service.models import QueryFrame
+from slackwater.service.watched import Newest
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +62,11 @@ class Answered(Told):
     turned: bool = False
     broken: bool = False
 
-    def latest(self, query: str, limit: int) -> Sequence[Answer]:
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
         if self.broken:
             raise RunError("the disk is full")
         both = [answer("calm", 8, self.value + n, keys=(("host", host),)) for n, host in enumerate("ab")]
-        return both[::-1] if self.turned else both
+        return Newest(both[::-1] if self.turned else both, 2)
 
 
 def two_hosts() -> Answered:

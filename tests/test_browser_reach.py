@@ -53,7 +53,7 @@ def test_queries_in_the_plan_are_opened_by_keys(browser: Browser) -> None:
         leaves = page.locator("#plan").get_by_role("button")
         expect(leaves).to_have_count(4)
         check_names(page)
-        expect(page.get_by_role("button", name="late: 50 %, ± 1 %")).to_be_visible()
+        expect(page.get_by_role("button", name="late: 50 %, ± 1 % expected")).to_be_visible()
         page.locator("#plan").focus()
         page.keyboard.press("Tab")
         expect(leaves.first).to_be_focused()
@@ -93,16 +93,16 @@ def test_the_plan_is_a_table_too_of_which_nothing_is_announced(browser: Browser)
             [
                 "filter: port = 80",
                 "p",
-                "selects 25 %, 25 % of all rows",
+                "selects 25 % of all rows",
                 "2 µs",
                 "lets pass 50 %",
-                "late: 50 %, ± 1 %",
+                "late: 50 %, ± 1 % expected",
             ]
         )
         expect(rows.nth(2).locator("td").nth(2)).to_have_text("not measured")
         watched.known = measured(STREAM, FILTER, OTHER, late=0.25)
         last = rows.nth(1).locator("td").last
-        told_until(page, watched.tell, lambda: last.text_content() == "late: 25 %, ± 1 %")
+        told_until(page, watched.tell, lambda: last.text_content() == "late: 25 %, ± 1 % expected")
         assert (
             table.evaluate("table => table.closest('[aria-live], [role=status], [role=alert], output')")
             is None

@@ -8,8 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from browser import SPOKEN, card, chromium, expect, opened
-from browser_still import ALERT, Told, a_few, served
+from browser_still import ALERT, Told, Waiting, a_few, many, served
 from frames import frame, point, query
+from waiting import wait_for
 
 HEARD = """() => {
   window.heard = [];
@@ -93,3 +94,50 @@ def test_a_question_that_was_answered_is_asked_no_more(browser: Browser) -> None
         )
         expect(page.locator(SPOKEN)).to_have_text("a is dropped. b is dropped.")
         assert heard(page) == ["a is dropped. b is dropped."]
+
+
+def test_a_change_that_waits_says_so_and_holds_up_no_other_query(browser: Browser) -> None:
+    watched = Told()
+    control = Waiting(watched)
+    with served(watched, control) as address, opened(browser, address.page) as page:
+        card(page, "wide").locator(".open").click()
+        drop = page.locator("#drop")
+        drop.click()
+        page.locator("#drop-yes").click()
+        wait_for(control.asked.is_set)
+        expect(drop).to_have_text("Dropping…")
+        expect(drop).to_have_attribute("aria-busy", "true")
+        expect(page.locator(f"#query > {SPOKEN}")).to_have_text("wide: Dropping…")
+        page.locator("#contract").fill("ERROR 9%")
+        page.locator("#alter").click()
+        expect(page.locator("#contract-problem")).to_contain_text("Dropping… Nothing else is done with wide")
+        page.keyboard.press("Escape")
+        card(page, "calm").locator(".open").click()
+        expect(drop).to_have_text("Drop this query")
+        page.locator("#contract").fill("ERROR 9%")
+        page.locator("#alter").click()
+        expect(page.locator("#alter")).to_have_text("Altering…")
+        # one that is looked at again still says what is done with it
+        page.keyboard.press("Escape")
+        card(page, "wide").locator(".open").click()
+        expect(drop).to_have_text("Dropping…")
+        expect(page.locator("#alter")).to_have_text("Alter")
+        control.go_on.set()
+        expect(page.locator("#query")).to_be_hidden()
+        expect(page.locator(f"body > {SPOKEN}")).to_contain_text("wide is dropped.")
+        assert "wide" not in watched.declared.queries
+
+
+def test_how_many_queries_were_found_is_said_when_nobody_types_any_more(browser: Browser) -> None:
+    watched = Told(frame(1, [*many(1000, 1, 1), query("late", [point(1)], met=False)], whole=True))
+    with served(watched) as address, opened(browser, address.page) as page:
+        search = page.get_by_role("searchbox", name="Search queries")
+        expect(page.locator("#count")).to_have_text("1001")
+        page.evaluate(HEARD)
+        search.press_sequentially("q099", delay=0)
+        expect(page.locator(SPOKEN)).to_have_text("10 of 1,001 queries")
+        search.fill("")
+        expect(page.locator(SPOKEN)).to_have_text("1,001 queries")
+        page.locator("#unmet").click()
+        expect(page.locator(SPOKEN)).to_have_text("1 of 1,001 queries")
+        assert heard(page) == ["10 of 1,001 queries", "1,001 queries", "1 of 1,001 queries"]

@@ -23,11 +23,12 @@ from slackwater.runtime.testing import scripted_session, take_turns
 from slackwater.service import frame_lines
 from slackwater.service.folding import gap_before
 from slackwater.service.frame_log import FRAMES, FrameLog
+from slackwater.service.keys import in_order
 from slackwater.service.lines import Lines
 from slackwater.service.live import Live
 from slackwater.service.models import Frame
 from slackwater.service.recorded import Recorded
-from slackwater.service.watched import Asked, Watched
+from slackwater.service.watched import Asked, Newest, Watched
 from slackwater.terminal.open import notes, open_folder
 
 runner = CliRunner()
@@ -336,11 +337,15 @@ def test_answers_are_found_by_query_column_time_and_group(tmp_path: Path) -> Non
     assert found("ports", keys={"port": ""}, nulls=()) == []
     assert found("ports", keys={"port": "8"}) == found("ports", keys={"size": "80"}) == []
     latest = recorded.latest("ports", 10)
-    assert [(a.value, a.keys) for a in latest] == [
-        (10, (("host", host), ("port", port))) for host, port in reversed(keys)
+    by_group = sorted(keys, key=lambda each: in_order("", (("host", each[0]), ("port", each[1]))))
+    assert [(a.value, a.keys) for a in latest.answers] == [
+        (10, (("host", host), ("port", port))) for host, port in by_group
     ]
-    assert len(recorded.latest("ports", 2)) == 2
-    assert recorded.latest("nobody", 2) == []
+    few = recorded.latest("ports", 2)
+    assert (few.answers, few.there) == (latest.answers[:2], len(keys))
+    assert [a.value for a in recorded.latest("ports", 1, until=at(4)).answers] == [4]
+    assert {a.group["port"] for a in recorded.latest("ports", 9, "port=null").answers} == {None}
+    assert recorded.latest("nobody", 2) == Newest([], 0)
 
 
 def test_a_query_that_was_dropped_before_the_end_can_be_looked_at(tmp_path: Path) -> None:
@@ -387,7 +392,7 @@ def test_a_name_that_was_given_again_has_the_answers_of_its_last_query(
         return [a.value for a in recorded.answers("Web", Asked(**asked))]
 
     assert found() == [5, 6]
-    assert [(a.column, a.value) for a in recorded.latest("web", 9)] == [("s", 6)]
+    assert [(a.column, a.value) for a in recorded.latest("web", 9).answers] == [("s", 6)]
     assert found(until=at(5)) == [5]
     assert found(until=at(4)) == [1, 2], "as it was then"
     assert found(until=at(0)) == []
@@ -419,8 +424,8 @@ def test_a_query_that_is_altered_or_made_again_as_it_was_is_the_same(tmp_path: P
 def test_the_newest_answer_is_not_the_one_that_was_written_last(tmp_path: Path) -> None:
     answers = [answer("ports", s, s, keys=(("k", k),)) for k in "ab" for s in (3, 5, 1, 4, 2)]
     recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))
-    assert [(a.value, a.group["k"]) for a in recorded.latest("ports", 9)] == [(5, "b"), (5, "a")]
-    assert [(a.value, a.group["k"]) for a in recorded.latest("ports", 1)] == [(5, "b")]
+    assert [(a.value, a.group["k"]) for a in recorded.latest("ports", 9).answers] == [(5, "a"), (5, "b")]
+    assert [(a.value, a.group["k"]) for a in recorded.latest("ports", 1).answers] == [(5, "a")]
 
 
 def test_a_double_is_found_however_it_is_written(tmp_path: Path) -> None:
@@ -439,7 +444,7 @@ def test_groups_with_fields_of_their_own_are_told_apart(tmp_path: Path) -> None:
         for v in (2, 3)
     ]
     recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers))
-    assert [(a.value, a.group["k"]["value"]) for a in recorded.latest("ports", 9)] == [(2, 3), (2, 2)]  # type: ignore[index, call-overload]
+    assert [(a.value, a.group["k"]["value"]) for a in recorded.latest("ports", 9).answers] == [(2, 2), (2, 3)]  # type: ignore[index, call-overload]
 
 
 def test_an_answer_that_cannot_be_read_is_told(folder: Path) -> None:

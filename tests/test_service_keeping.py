@@ -19,7 +19,7 @@ from slackwater.runtime.json_values import to_micros
 from slackwater.runtime.packed import AS_TEXT
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.parts import Part
-from slackwater.service.watched import Asked
+from slackwater.service.watched import Asked, Newest
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -73,8 +73,8 @@ def test_answers_are_chosen_by_group_and_time() -> None:
     assert [a.value for a in keeper.answers("q", Asked(limit=3))] == [12, 3, 13]
     assert keeper.answers("q", Asked(keys={"port": "80"})) == []
     assert keeper.answers("q", Asked(column="m")) == []
-    assert {(a.group["host"], a.value) for a in keeper.latest("q", 10)} == {("x", 3), ("y", 13)}
-    assert len(keeper.latest("q", 1)) == 1
+    assert {(a.group["host"], a.value) for a in keeper.latest("q", 10).answers} == {("x", 3), ("y", 13)}
+    assert len(keeper.latest("q", 1).answers) == 1
 
 
 @pytest.mark.parametrize("copies", [1, AS_TEXT])
@@ -108,7 +108,7 @@ def test_null_is_told_from_an_empty_text_where_that_is_asked_for(copies: int) ->
     assert found(nulls=("host",)) == {2}
     assert found(keys={"host": "null"}, nulls=()) == {3}
     assert found(nulls=("port",)) == set()
-    assert {a.value for a in keeper.latest("q", 10)} == {1, 2, 3}
+    assert {a.value for a in keeper.latest("q", 10).answers} == {1, 2, 3}
 
 
 @pytest.mark.parametrize("copies", [1, AS_TEXT])
@@ -176,8 +176,22 @@ def test_the_latest_is_the_newest_by_its_time() -> None:
     for second in (3, 1, 2):
         keeper.take(batch("q", [second], second=second))
     keeper.publish()
-    assert [a.value for a in keeper.latest("q", 5)] == [3]
+    assert [a.value for a in keeper.latest("q", 5).answers] == [3]
     assert [a.value for a in keeper.answers("q", Asked())] == [1, 2, 3]
+
+
+def test_any_group_of_the_latest_is_found_and_all_are_counted() -> None:
+    keeper = AnswerKeeper()
+    hosts = [f"h{n}" for n in range(1000)]
+    # batches of a turn come in any order
+    for some in (hosts[500:], hosts[:500]):
+        keeper.take(batch("q", list(range(500)), some, second=9))
+        keeper.publish()
+    found = keeper.latest("q", 3)
+    assert ([a.group["host"] for a in found.answers], found.there) == (["h0", "h1", "h10"], 1000)
+    found = keeper.latest("q", 3, "HOST=h99 9")
+    assert ([a.group["host"] for a in found.answers], found.there) == (["h99", "h990", "h991"], 11)
+    assert keeper.latest("q", 3, until=BEGAN) == Newest([], 0)
 
 
 def test_answers_of_a_query_that_is_no_more_are_not_those_of_the_next_one() -> None:
@@ -236,7 +250,9 @@ def test_many_answers_and_few_are_told_alike() -> None:
         keeper.publish()
         asked = Asked(keys={"host": "h3"}, since=BEGAN, limit=5)
         json_ = b",".join(keeper.json(part, None)[1:-1] for part in keeper.after(0)[0])
-        kept.append((keeper.answers("q", Asked()), keeper.answers("q", asked), keeper.latest("q", 9), json_))
+        kept.append(
+            (keeper.answers("q", Asked()), keeper.answers("q", asked), keeper.latest("q", 9).answers, json_)
+        )
     assert kept[0] == kept[1]
     assert [a.value for a in kept[0][1]] == [171, 178, 185, 192, 199]
 

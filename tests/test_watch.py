@@ -147,6 +147,18 @@ def test_agents_that_are_away_are_named() -> None:
     assert "(away: c for 1 min 20 s, d for 7.0 s, a\\x1b for 4.0 s and 496 more)" in line
 
 
+@pytest.mark.parametrize(("there", "how"), [(3, "interrupted"), (4, "waiting")])
+def test_an_answer_without_an_interval_is_told_as_that(there: int, how: str) -> None:
+    last = point(5, None, how="bounded").model_copy(update={"met": False})
+    one = query("total", [last], how="bounded", met=False, last_text="–")
+    agents = AGENTS.model_copy(update={"there": there})
+    run = frame(9, [one], whole=True, streams=[stream()], agents=[agents])
+    [line] = [x for x in shown(seen_of(run), width=120) if x.startswith("total")]
+    assert "no interval" in line
+    assert how in line
+    assert "bounded" not in line
+
+
 def test_the_widths_that_agents_hold() -> None:
     stream = AGENTS.model_copy(update={"widths": [width("rx", 4.25), width("tx\x1b", None)]})
     lines = shown(seen_of(a_frame(agents=[stream], alerts=[ALERT])))

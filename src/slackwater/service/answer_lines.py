@@ -18,13 +18,15 @@ import numpy.typing as npt
 from slackwater.errors import SlackwaterError, StateError
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import to_micros
-from slackwater.service.keys import of_group
+from slackwater.service.keys import has_words, in_order, of_group
 from slackwater.service.lines import Lines
 from slackwater.service.redefined import Redefined
-from slackwater.service.watched import Asked
+from slackwater.service.watched import Asked, Newest
 
 LOOKED_AT = 200_000
 """Answers of a query among which the newest of each group is looked for."""
+_Place = tuple[int, str, tuple[tuple[str, Any], ...]]
+"""The place of an answer, its column, and its group."""
 Places = npt.NDArray[np.intp]
 _NO_TIME = -(2**63)
 _QUERY, _COLUMN, _END, _AT = b'{"query":', b',"column":', b',"window_end":', b',"at":'
@@ -42,6 +44,8 @@ class _Query:
     columns: array[Any] = field(default_factory=lambda: array("I"))
     names: dict[bytes, int] = field(default_factory=dict)
     """The columns, as JSON has their names, by number."""
+    newest: tuple[int | None, list[_Place]] | None = None
+    """Up to which time the newest were asked for last, and where they are: they are asked for often."""
 
 
 class AnswerLines:
@@ -87,20 +91,37 @@ class AnswerLines:
                 break
         return found[::-1]
 
-    def latest(self, query: str, limit: int) -> list[Answer]:
-        """The newest answer of every column and group, the newest first; of those that came long ago none."""
-        known = self._of(query)
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
+        """The newest answer of every column and group, of those that have some words.
+
+        Of those that came long ago none.
+        """
+        known = self._of(query, until)
         if known is None:
-            return []
-        found: dict[object, Answer] = {}
-        for place in _newest_first(known)[:LOOKED_AT].tolist():
+            return Newest([], 0)
+        last = None if until is None else to_micros(until)
+        newest = known.newest
+        if newest is None or newest[0] != last:
+            newest = known.newest = (last, self._newest(known, last))
+        fitting = [place for place, column, keys in newest[1] if has_words(column, keys, search)]
+        return Newest([self._read(self._line(known, place)) for place in fitting[:limit]], len(fitting))
+
+    def _newest(self, known: _Query, until: int | None) -> list[_Place]:
+        """Where the newest answer of every column and group is, in their order."""
+        times = np.frombuffer(known.times, np.int64)
+        order = _newest_first(known)
+        if until is not None:
+            order = order[times[order] <= until]
+        columns = [json.loads(name) for name in known.names]
+        seen = set[object]()
+        found: list[_Place] = []
+        for place in order[:LOOKED_AT].tolist():
             line = self._line(known, place)
             group = (known.columns[place], _group_text(line))
-            if group not in found:
-                found[group] = self._read(line)
-                if len(found) >= limit:
-                    break
-        return list(found.values())
+            if group not in seen:
+                seen.add(group)
+                found.append((place, columns[known.columns[place]], tuple(_keys_of(line).items())))
+        return sorted(found, key=lambda each: (-known.times[each[0]], *in_order(each[1], each[2])))
 
     def count(self, query: str) -> int:
         """How many answers a query has."""
@@ -218,5 +239,12 @@ def _group_text(line: bytes) -> bytes:
     if line.count(_VALUE) == 1:
         return line[start : line.find(_VALUE)]
     # a key or a value with fields of its own has one of that name
-    answer = Answer.from_json(line)
-    return repr(answer.keys).encode()
+    return repr(Answer.from_json(line).keys).encode()
+
+
+def _keys_of(line: bytes) -> dict[str, Any]:
+    """The group of an answer; nothing else of the line is read."""
+    if line.count(_VALUE) != 1:
+        return Answer.from_json(line).group
+    found: dict[str, Any] = json.loads(line[line.find(_KEYS) + len(_KEYS) : line.find(_VALUE)])
+    return found

@@ -29,7 +29,8 @@ from slackwater.service.bodies import told
 from slackwater.service.guard import TRUSTED
 from slackwater.service.models import ContractWanted, Knobs, KnobsWanted, Preview, Statements
 from slackwater.service.problems import Refusal
-from slackwater.service.reading import MISSING, find_query, missing
+from slackwater.service.reading import find_query, missing
+from slackwater.service.responses import MISSING
 from slackwater.service.watched import Control, Watched
 
 WAITING_AT_MOST = 8

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from slackwater.runtime.answer_batch import AnswerBatch
 from slackwater.runtime.answers import Answer
-from slackwater.runtime.json_values import json_text
+from slackwater.runtime.json_values import json_text, to_micros
+from slackwater.service.keys import has_words, in_order
 from slackwater.service.parts import Part
-from slackwater.service.watched import Asked
+from slackwater.service.watched import Asked, Newest
 
 PER_QUERY = 5_000
 """Answers that are kept of one query."""
@@ -187,17 +190,21 @@ class AnswerKeeper:
         }
         return [made[where] for where in newest]
 
-    def latest(self, query: str, limit: int) -> list[Answer]:
-        """The newest answer of every column and group, the newest first."""
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
+        """The newest answer of every column and group, of those that have some words."""
         found: dict[tuple[object, ...], tuple[int, Answer]] = {}
+        last = math.inf if until is None else to_micros(until)
         for part in reversed(self._of(query)):
             for end, answer in part.answers(query.lower()):
+                if end > last:
+                    continue
                 where = (answer.column, *((name, json_text(value)) for name, value in answer.keys))
                 # the parts of a turn are in no order of time
                 if where not in found or end > found[where][0]:
                     found[where] = (end, answer)
-        newest = sorted(found.values(), key=lambda entry: -entry[0])
-        return [answer for _, answer in newest[:limit]]
+        fitting = [e for e in found.values() if has_words(e[1].column, e[1].keys, search)]
+        fitting.sort(key=lambda e: (-e[0], *in_order(e[1].column, e[1].keys)))
+        return Newest([answer for _, answer in fitting[:limit]], len(fitting))
 
     def _of(self, query: str) -> list[Part]:
         with self._lock:

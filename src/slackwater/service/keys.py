@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from slackwater.runtime.json_values import exact_text, json_text
 from slackwater.service.watched import Asked
 
+Group = Iterable[tuple[str, Any]]
+"""The keys of a group by name."""
 _SAFE = 2**53 - 1
 """The largest whole number up to which JavaScript has all of them."""
 
@@ -28,6 +31,39 @@ def plain_key(value: Any) -> Any:
 def plain_keys(keys: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a group as JSON has them."""
     return {name: plain_key(value) for name, value in keys.items()}
+
+
+def has_words(column: str, keys: Group, search: str) -> bool:
+    """Whether each word of a search is in a column and its group, in any case.
+
+    >>> [has_words("n", [("host", "Rome"), ("port", 80)], s) for s in ("rome 8", "HOST=rome", "", "oslo")]
+    [True, True, True, False]
+    >>> has_words("n", [("host", None)], "host=null")
+    True
+    """
+    if not search:
+        return True
+    texts = [f"{name}={'NULL' if value is None else plain_key(value)}" for name, value in keys]
+    text = " ".join((column, *texts)).lower()
+    return all(word in text for word in search.lower().split())
+
+
+def in_order(column: str, keys: Group) -> tuple[object, ...]:
+    """By what columns and groups are put in order: numbers by their size, NULL before all.
+
+    >>> sorted([[("k", "b")], [("k", 80)], [("k", None)], [("k", 443)]], key=lambda keys: in_order("n", keys))
+    [[('k', None)], [('k', 80)], [('k', 443)], [('k', 'b')]]
+    """
+    return *(_rank(value) for _, value in keys), column
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    if value is None:
+        return 0, 0.0, ""
+    # of more digits than a double has the texts are compared, which are of one length then
+    if isinstance(value, int | float | Decimal) and not math.isnan(value):
+        return 1, float(value), str(value)
+    return 2, 0.0, value if isinstance(value, str) else json_text(value)
 
 
 def conditions_of(asked: Asked) -> dict[str, Callable[[Any], bool]]:

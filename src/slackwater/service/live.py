@@ -35,7 +35,7 @@ from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import Frame, Knobs, Moment, Phase
 from slackwater.service.statistics_log import StatisticsLog
 from slackwater.service.statistics_out import statistics_of
-from slackwater.service.watched import Asked, Dials
+from slackwater.service.watched import Asked, Dials, Newest
 from slackwater.spark.execute import first_line
 
 EVERY_S = 1.0
@@ -260,8 +260,8 @@ class Live:
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         return self.keeper.answers(query, asked)
 
-    def latest(self, query: str, limit: int) -> Sequence[Answer]:
-        return self.keeper.latest(query, limit)
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
+        return self.keeper.latest(query, limit, search, until)
 
     def explain(self, format: ExplainFormat, name: str | None) -> str:
         version = self._moving.version if self._moving is not None else 0

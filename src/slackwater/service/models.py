@@ -131,7 +131,7 @@ class WidthFrame(Model):
     smallest: float | None
     median: float | None
     largest: float | None
-    used: float | None = Field(description="The width of the answer's interval at present.")
+    used: float | None = Field(description="The width of the widest interval now; null where one has none.")
     allowed: float
 
 

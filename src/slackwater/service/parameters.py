@@ -41,6 +41,9 @@ Nulls = Annotated[
         "key is an empty text; without it that stands for NULL too.",
     ),
 ]
+Search = Annotated[
+    str, Query(max_length=200, description="Only columns and groups that have each of these words.")
+]
 KEYS: dict[str, Any] = {
     "name": "key",
     "in": "query",

@@ -17,33 +17,21 @@ from slackwater.service.bodies import told
 from slackwater.service.events import MEDIA_TYPE, Readers, answers_for, frames_for
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.models import AgentsFrame, AlertFrame, Frame, Moment, QueryFrame
-from slackwater.service.parameters import KEYS, After, LastEvent, Limit, Nulls, Time, keys_of, number_after
+from slackwater.service.parameters import (
+    KEYS,
+    After,
+    LastEvent,
+    Limit,
+    Nulls,
+    Search,
+    Time,
+    keys_of,
+    number_after,
+)
 from slackwater.service.problems import Refusal
+from slackwater.service.responses import COUNTED, EVENTS, IN_A_RECORDING, MISSING, PLAN_TYPES, PLANS, TOTAL
 from slackwater.service.statistics_out import level_of
 from slackwater.service.watched import Asked, Watched
-
-EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
-}
-MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is nothing of that name."}}
-IN_A_RECORDING: dict[int | str, dict[str, Any]] = {
-    409: {"description": "A recording has no answers to come."}
-}
-PLANS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The plan in the form that was asked for.",
-        "content": {
-            kind: {"schema": {"type": "string"} if kind != "application/json" else {}}
-            for kind in ("text/plain", "application/json", "text/vnd.graphviz", "image/svg+xml")
-        },
-    }
-}
-PLAN_TYPES = {
-    "text": "text/plain; charset=utf-8",
-    "json": "application/json",
-    "dot": "text/vnd.graphviz; charset=utf-8",
-    "svg": "image/svg+xml",
-}
 
 
 def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> APIRouter:
@@ -219,12 +207,20 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
     @api.get(
         "/queries/{name:path}/latest",
         tags=["answers"],
-        responses=MISSING,
+        responses=MISSING | COUNTED,
         response_model=list[out.AnswerOut],
     )
-    def latest(name: str, limit: Limit = 100) -> Response:
-        """The newest answer of every column and group."""
-        return _json_of(watched.latest(find_query(watched, name).name, limit))
+    def latest(
+        name: str,
+        search: Search = "",
+        until: Annotated[Time | None, Query(description="Windows that end at or before this.")] = None,
+        limit: Limit = 100,
+    ) -> Response:
+        """The newest answer of every column and group, the newest first, and then by column and group."""
+        found = watched.latest(find_query(watched, name).name, limit, search, until)
+        response = _json_of(found.answers)
+        response.headers[TOTAL] = str(found.there)
+        return response
 
     @api.get(
         "/answers/events",

@@ -40,7 +40,7 @@ from slackwater.service.redefined import Redefined, redefined
 from slackwater.service.remade import read_turns, remake
 from slackwater.service.statistics_log import STATISTICS, StatisticsLines
 from slackwater.service.statistics_out import statistics_of
-from slackwater.service.watched import Asked
+from slackwater.service.watched import Asked, Newest
 
 
 class Recorded:
@@ -140,8 +140,8 @@ class Recorded:
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         return self.recorded_answers.answers(query, asked)
 
-    def latest(self, query: str, limit: int) -> Sequence[Answer]:
-        return self.recorded_answers.latest(query, limit)
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
+        return self.recorded_answers.latest(query, limit, search, until)
 
     def explain(self, format: ExplainFormat, name: str | None) -> str:
         """The plan of the last query set."""

@@ -30,6 +30,16 @@ class Asked:
     limit: int = 300
 
 
+@dataclass(frozen=True)
+class Newest:
+    """The newest answer of each column and group, the newest first and then by column and group."""
+
+    answers: Sequence[Answer]
+    """As many as were asked for."""
+    there: int
+    """How many there are."""
+
+
 class Watched(Protocol):
     """A run or a recording; every method may be called from any thread and waits for no batch."""
 
@@ -70,8 +80,11 @@ class Watched(Protocol):
         """Answers of a query, oldest first; ``query`` is a name in any case that the catalog has."""
         ...
 
-    def latest(self, query: str, limit: int) -> Sequence[Answer]:
-        """The newest answer of every column and group, at most ``limit`` of them."""
+    def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
+        """The newest answer of every column and group, at most ``limit`` of them.
+
+        ``search``: of those that have each of its words (`has_words`); ``until``: as it was then.
+        """
         ...
 
     def explain(self, format: ExplainFormat, name: str | None) -> str:

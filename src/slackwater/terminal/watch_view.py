@@ -71,7 +71,7 @@ def picture(seen: Seen, url: str, *, width: int, height: int) -> RenderableType:
         streams_room = max(2, min(len(frame.streams) + 1, room // 3))
         body += [streams_table([_status(s) for s in frame.streams], width, streams_room, live=True), Text("")]
         room -= streams_room + 1
-    body.append(_queries(frame.queries, width, max(2, room)))
+    body.append(_queries(frame, width, max(2, room)))
     return Group(*head, *body, *([Text("")] if tail else []), *tail)
 
 
@@ -132,19 +132,21 @@ def _append_load(text: Text, moments: Sequence[Moment], capacity: float | None, 
         text.append(bar, "red" if over else "cyan")
 
 
-def _queries(queries: Sequence[QueryFrame], width: int, room: int) -> RenderableType:
-    shown, more = fitting(sorted(queries, key=_worst_first), room)
+def _queries(frame: Frame, width: int, room: int) -> RenderableType:
+    shown, more = fitting(sorted(frame.queries, key=_worst_first), room)
+    away = {stream.stream.lower() for stream in frame.agents if stream.there < stream.known}
+    hows = [_how(query, away) for query in shown]
     names = [Text(printable(q.name), "red" if _fails(q) else "bold") for q in shown]
     for name, query in zip(names, shown, strict=True):
         if query.keys:
             name.append(f" {show_keys(query.keys.items())}", "dim")
     marks = [Text({True: "✓", False: "✗", None: " "}[q.met], "green" if q.met else "red") for q in shown]
-    how = [Text(_how(q), HOW_STYLES.get(_how(q), "")) for q in shown]
+    how = [Text(words, HOW_STYLES.get(words, "")) for words in hows]
     columns = [
         Column("query", names, least=10),
         Column("contract", [Text(printable(q.contract), "dim") for q in shown], least=8),
         Column("", marks),
-        Column("last answer", [Text(printable(q.last_text) or "–") for q in shown], least=12, right=True),
+        Column("last answer", [Text(_last(q)) for q in shown], least=12, right=True),
         numbers("kept", [_share(q.rate) for q in shown]),
         numbers("error", [_error(q) for q in shown]),
     ]
@@ -169,8 +171,23 @@ def _fails(query: QueryFrame) -> bool:
     return query.met is False or query.suspended
 
 
-def _how(query: QueryFrame) -> str:
-    return "suspended" if query.suspended else query.how or "waiting"
+def _how(query: QueryFrame, away: set[str]) -> str:
+    """How the last answer was obtained, as the page says it; ``away``: streams of which some agent is."""
+    if query.suspended:
+        return "suspended"
+    if _is_open(query):
+        return "interrupted" if query.stream.lower() in away else "waiting"
+    return query.how or "waiting"
+
+
+def _last(query: QueryFrame) -> str:
+    return "no interval" if _is_open(query) else printable(query.last_text) or "–"
+
+
+def _is_open(query: QueryFrame) -> bool:
+    """Whether the last answer is one that bounds make, and has no interval."""
+    last = query.points[-1] if query.points else None
+    return last is not None and last.how == "bounded" and not last.met and last.value is None
 
 
 def _values(query: QueryFrame) -> list[float]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slackwater.edge.widths import Floats
 from slackwater.runtime.bounds.belief import Belief, LiveSum
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
+from slackwater.runtime.bounds.weighing import Weighed
 
 SECONDS = 60.0
 """Over which messages are counted."""
@@ -59,12 +61,27 @@ class Rates:
         return (last[what] - first[what]) / max((last[0] - first[0]) / 1e6, 1e-9)
 
 
+def used_of(item: Weighed, bounds: tuple[Floats, Floats]) -> float | None:
+    """The width of the widest interval that bounds make of an item's groups.
+
+    None where some group has no interval, since an agent is away for instance; and of an extreme, whose
+    objects share no width.
+    """
+    if item.least is not None:
+        return None
+    low, high = item.ends(np.arange(item.weights.shape[0]), *bounds)
+    # a group of which there is nothing has no width either
+    wide = (high - low)[~np.isnan(low)]
+    widest = float(wide.max(initial=0.0))
+    return widest if np.isfinite(widest) else None
+
+
 def described(
     stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: Rates, now: int, manner: str
 ) -> list[str]:
     """Lines on a stream, on how its widths are adjusted, and on each of its queries under PRECISION."""
     belief = mirror.belief
-    widths = belief.widths(slice(None), now)
+    widths, bounds = belief.widths(slice(None), now), belief.bounds(slice(None), now)
     there = sum(not agent.lost for agent in mirror.agents.values())
     keys = int((belief.here & ~belief.summed).sum())
     lines = [
@@ -91,13 +108,14 @@ def described(
             if not item.weights.nnz and len(query.counted):
                 lines.append(f"  {query.step.name}.{output.name}: counted, whatever the widths")
                 continue
-            used = abs(item.weights) @ np.where(np.isfinite(widths), widths, 0.0)
             own = widths[np.unique(item.weights.indices)]
             own = own[np.isfinite(own)]
             if not len(own):
                 lines.append(f"  {query.step.name}.{output.name}: no bounds yet")
                 continue
-            spent = f", {used.max():.4g} of {query.contract.width:g} used" if item.least is None else ""
+            used = used_of(item, bounds)
+            known = "–" if used is None else f"{used:.4g}"
+            spent = f", {known} of {query.contract.width:g} used" if item.least is None else ""
             lines.append(
                 f"  {query.step.name}.{output.name}: widths {own.min():.4g} to {own.max():.4g}, "
                 f"half of them up to {np.median(own):.4g}{spent}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from slackwater.runtime.bounds.mirror import Mirror
 from slackwater.runtime.bounds.queries import BoundedQuery
-from slackwater.runtime.bounds.showing import Rates
+from slackwater.runtime.bounds.showing import Rates, used_of
 
 AGENTS_AT_MOST = 200
 """Agents that are told one by one: those that are away first, then those that send most."""
@@ -40,7 +40,7 @@ class WidthsShown:
     median: float | None
     largest: float | None
     used: float | None
-    """The width of the widest answer's interval, as far as widths make it."""
+    """The width of the widest answer's interval; None, too, where some answer has none."""
     allowed: float
 
 
@@ -101,16 +101,15 @@ def shown(stream: str, mirror: Mirror, queries: list[BoundedQuery], rates: Rates
 
 
 def _widths(mirror: Mirror, queries: list[BoundedQuery]) -> list[WidthsShown]:
-    widths = mirror.belief.widths(slice(None), mirror.queue.released)
+    now = mirror.queue.released
+    widths, bounds = mirror.belief.widths(slice(None), now), mirror.belief.bounds(slice(None), now)
     found = []
     for query in queries:
         items = query.means.told if query.ready and query.means is not None else query.items
         for output, item in zip(query.outputs(), items, strict=True):
             own = widths[np.unique(item.weights.indices)]
             own = own[np.isfinite(own)]
-            used = None
-            if len(own) and item.least is None:
-                used = float((abs(item.weights) @ np.where(np.isfinite(widths), widths, 0.0)).max())
+            used = used_of(item, bounds) if len(own) else None
             three = (own.min(), np.median(own), own.max()) if len(own) else (None, None, None)
             smallest, median, largest = (None if w is None else float(w) for w in three)
             found.append(

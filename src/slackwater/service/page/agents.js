@@ -5,6 +5,8 @@ import { clock, compact, duration, make, moment, number, say, share } from "./fo
 const MOST_DOTS = 120;
 const MOST_WIDTHS = 6;
 const MOST_AWAY = 4;
+/** Agents that are named where it is said in a few words who is away. */
+const MOST_NAMED = 2;
 const byId = (name) => document.getElementById(name);
 
 export class AgentsPanel {
@@ -34,6 +36,18 @@ export class AgentsPanel {
   }
 }
 
+/** Who of the agents of a stream is away, in a few words; empty where all are there. */
+export function awayIn({ agents }, stream) {
+  const of = agents.find((each) => each.stream.toLowerCase() === stream.toLowerCase());
+  // not all agents are told one by one
+  const count = of ? of.known - of.there : 0;
+  if (!count) return "";
+  const names = of.agents.filter((agent) => !agent.there).map((agent) => agent.name);
+  const more = count - Math.min(names.length, MOST_NAMED);
+  const said = [...names.slice(0, MOST_NAMED), ...(more ? [`${number(more)} more`] : [])];
+  return `${said.length > 1 ? `${said.slice(0, -1).join(", ")} and ${said.at(-1)}` : said[0]} ${count > 1 ? "are" : "is"} away`;
+}
+
 /** The agents of one stream. */
 class StreamOfAgents {
   constructor(stream) {
@@ -42,6 +56,8 @@ class StreamOfAgents {
     const head = make("div", "of-stream-head");
     this.parts.dots = make("ul", "dots");
     this.parts.dots.setAttribute("aria-label", `Agents of ${stream}`);
+    // what has no bullets is a list for some browsers only where it says so
+    this.parts.dots.role = "list";
     head.append(make("h3", "", stream), this.parts.dots);
     const messages = make("p", "messages");
     this.parts.sent = make("strong");
@@ -50,12 +66,17 @@ class StreamOfAgents {
     this.parts.bar = make("div", "saving");
     this.parts.bar.setAttribute("aria-hidden", "true");
     this.parts.bar.append((this.parts.updates = make("span", "updates")), (this.parts.grants = make("span", "grants")));
+    this.parts.key = make("ul", "parts");
+    this.parts.key.role = "list";
+    this.parts.key.append(...["updates", "grants", "saved"].map((name) => make("li", name)));
     const below = make("div", "below");
     below.append((this.parts.keys = make("span", "quiet")), (this.parts.away = make("ul", "away")));
+    this.parts.away.role = "list";
+    this.parts.away.setAttribute("aria-label", `Who of ${stream} is away`);
     this.parts.widths = make("table", "widths");
     this.parts.widths.append(caption(stream), headOf(["bounds of", "least", "middle", "most", "used of allowed"]), make("tbody"));
     this.parts.before = make("p", "quiet away-before");
-    this.element.append(head, messages, this.parts.bar, below, this.parts.before, this.parts.widths);
+    this.element.append(head, messages, this.parts.bar, this.parts.key, below, this.parts.before, this.parts.widths);
   }
 
   show(agents, now) {
@@ -73,34 +94,49 @@ class StreamOfAgents {
     const whole = offered === null ? Infinity : Math.max(offered, sent, 1e-9);
     this.parts.updates.style.width = `${((100 * updates) / whole).toFixed(1)}%`;
     this.parts.grants.style.width = `${((100 * grants) / whole).toFixed(1)}%`;
+    const parts = [updates, grants, offered === null ? null : Math.max(0, offered - sent)];
+    parts.forEach((size, i) => {
+      const part = this.parts.key.children[i];
+      say(part, size === null ? "" : `${compact(size)} ${part.className}`);
+    });
     const title = `${number(updates, 3)} updates and ${number(grants, 3)} grants a second`;
     if (this.parts.sent.title !== title) this.parts.sent.title = title;
-    this.#dots(agents.agents);
-    this.#away(agents.agents.filter((agent) => !agent.there), now);
+    this.#dots(agents);
+    this.#away(agents, now);
     say(this.parts.before, interruptions(agents));
     this.#widths(agents.widths);
   }
 
-  /** A dot for each agent: full where it is there. */
-  #dots(agents) {
-    rows(this.parts.dots, agents.slice(0, MOST_DOTS), () => make("li"), (dot, agent) => {
+  /** A dot for each agent, full where it is there, with its words for who does not see it; how many there are beside. */
+  #dots({ agents, known }) {
+    const shown = agents.slice(0, MOST_DOTS);
+    const more = known - shown.length;
+    rows(this.parts.dots, more > 0 ? [...shown, null] : shown, dotItem, (dot, agent) => {
+      dot.className = agent === null ? "more" : "";
+      dot.firstElementChild.className = agent === null ? "" : "visually-hidden";
+      if (agent === null) {
+        dot.title = "";
+        return say(dot.firstElementChild, `and ${number(more)} more`);
+      }
       const words = `${agent.name}: ${agent.there ? "there" : "away"}, ${compact(agent.keys)} keys, ${compact(agent.updates)} updates`;
       const offered = agent.offered_per_second;
       const title = offered === null ? words : `${words}; it would send ${compact(offered)} a second if it sent everything`;
       if (dot.title === title) return;
       dot.title = title;
-      dot.setAttribute("aria-label", title);
+      say(dot.firstElementChild, title);
       dot.dataset.there = agent.there ? "yes" : "no";
     });
   }
 
-  #away(away, now) {
+  #away({ agents, known, there }, now) {
+    const away = agents.filter((agent) => !agent.there);
     const since = (agent) => (agent.since === null ? Infinity : moment(agent.since));
     const shown = away.toSorted((a, b) => since(a) - since(b)).slice(0, MOST_AWAY);
-    rows(this.parts.away, shown, () => make("li"), (item, agent, i) => {
-      const more = i === MOST_AWAY - 1 && away.length > MOST_AWAY ? `, and ${away.length - MOST_AWAY} more` : "";
+    const more = known - there - shown.length;
+    rows(this.parts.away, more > 0 ? [...shown, null] : shown, () => make("li"), (item, agent) => {
+      if (agent === null) return say(item, `and ${number(more)} more`);
       const long = agent.since === null ? "" : ` for ${duration(Math.max(1, Math.round(now - moment(agent.since))))}`;
-      say(item, `${agent.name} has been away${long}${more}`);
+      say(item, `${agent.name} has been away${long}`);
     });
   }
 
@@ -109,6 +145,7 @@ class StreamOfAgents {
     rows(this.parts.widths.tBodies[0], widths.slice(0, MOST_WIDTHS), widthRow, (row, width) => {
       const [name, least, middle, most, used] = row.children;
       say(name, `${width.query}.${width.column}`);
+      if (name.title !== name.textContent) name.title = name.textContent;
       say(least, number(width.smallest, 3));
       say(middle, number(width.median, 3));
       say(most, number(width.largest, 3));
@@ -130,6 +167,12 @@ function interruptions({ agents, interruptions: all, there, known }) {
   const [since, until] = [moment(last.since), moment(last.until)];
   const often = count > 1 ? `${compact(count)} interruptions, the last one${there < known ? " that is over" : ""}` : "1 interruption,";
   return `${often} of ${name} for ${duration(Math.max(1, Math.round(until - since)))}, ${clock(since)} to ${clock(until)}`;
+}
+
+function dotItem() {
+  const item = make("li");
+  item.append(make("span"));
+  return item;
 }
 
 function widthRow() {

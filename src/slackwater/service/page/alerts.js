@@ -5,7 +5,6 @@ import { change } from "./api.js";
 import { compact, keys, make, say } from "./format.js";
 import { some } from "./status.js";
 
-const SURE_MS = 4_000;
 /** What all questions are about, for the announcer: one takes the place of the other. */
 const QUESTION = "question";
 const byId = (name) => document.getElementById(name);
@@ -14,12 +13,15 @@ export class AlertsPanel {
   #raised = new Map();
   /** By alert: why it could not be dropped, until the next try. */
   #refused = new Map();
-  /** The name of the alert that is dropped by another click, and until when. */
+  /** The name of the alert that is dropped by another click, for as long as its button has the focus. */
   #sure = null;
-  #timer = 0;
 
   constructor({ announce }) {
     this.announce = announce;
+    byId("alerts-list").addEventListener("focusout", ({ relatedTarget: next }) => {
+      // its button may be another one by now
+      if (this.#sure !== null && next?.closest(".alert")?.dataset.name !== this.#sure) this.#ask(null);
+    });
   }
 
   show(frame) {
@@ -27,6 +29,7 @@ export class AlertsPanel {
     const panel = byId("alerts");
     const list = byId("alerts-list");
     const focused = list.contains(document.activeElement);
+    if (this.#sure !== null && !alerts.some((alert) => alert.name === this.#sure)) this.#ask(null);
     if (panel.hidden !== !alerts.length) panel.hidden = !alerts.length;
     const raised = alerts.filter((alert) => alert.raised > 0).length;
     say(byId("alerts-note"), raised ? `${raised} of ${alerts.length} raised` : "none is raised");
@@ -41,7 +44,11 @@ export class AlertsPanel {
     const item = make("li", "alert");
     const drop = make("button", "quiet small changes", "Drop");
     drop.type = "button";
-    drop.addEventListener("click", () => this.#drop(item.dataset.name));
+    drop.addEventListener("click", () => {
+      // not every browser gives it to a button that is clicked
+      drop.focus();
+      this.#drop(item.dataset.name);
+    });
     const [sign, name, condition] = [make("span", "sign"), make("strong", "alert-name"), make("span", "condition")];
     sign.setAttribute("aria-hidden", "true");
     item.append(sign, name, condition, make("span", "state"), drop, make("p", "trouble"));
@@ -80,11 +87,9 @@ export class AlertsPanel {
     }
   }
 
-  /** Asks whether an alert is to be dropped, for a while; none: asks no more. */
+  /** Asks whether an alert is to be dropped; none: asks no more. */
   #ask(name) {
-    clearTimeout(this.#timer);
     this.#sure = name;
-    if (name !== null) this.#timer = setTimeout(() => this.#ask(null), SURE_MS);
     for (const item of byId("alerts-list").children) this.#label(item.querySelector("button"), item.dataset.name);
     // the button has the focus already, so that its new words are read to nobody; what is asked no more is not said
     this.announce(name === null ? "" : `Really drop the alert ${name}? Press once more.`, QUESTION);

@@ -71,7 +71,7 @@ export function headers(more = {}) {
   return token() ? { ...more, Authorization: `Bearer ${token()}` } : more;
 }
 
-/** The text of an answer; raises what the service says is wrong, or that it says nothing. */
+/** The text of an answer and its headers; raises what the service says is wrong, or that it says nothing. */
 async function request(method, path, body) {
   const given = body === undefined ? {} : { "Content-Type": "application/json" };
   const patience = LONG.has(method) ? LONG_PATIENCE_S : PATIENCE_S;
@@ -91,7 +91,7 @@ async function request(method, path, body) {
     const detail = late ? `The service has not answered within ${patience} seconds.` : "The service does not answer. Is the run still there?";
     throw new Problem({ status: 0, detail });
   }
-  if (answer.ok) return text;
+  if (answer.ok) return { text, headers: answer.headers };
   throw new Problem(problemOf(answer.status, text));
 }
 
@@ -106,8 +106,14 @@ function problemOf(status, text) {
 
 export const getJson = async (path) => JSON.parse(await getText(path));
 /** Answers; numbers in their group keys stay as they are written, for 1.0 and 2^53 + 1 are no numbers of JavaScript's. */
-export const getAnswers = async (path) => JSON.parse(await getText(path), keysAsWritten);
-export const getText = (path) => request("GET", path);
+export const getAnswers = async (path) => (await getCounted(path)).answers;
+export const getText = async (path) => (await request("GET", path)).text;
+
+/** The same, and how many there are of which these are the first. */
+export async function getCounted(path) {
+  const { text, headers } = await request("GET", path);
+  return { answers: JSON.parse(text, keysAsWritten), there: Number(headers.get("X-Total-Count")) };
+}
 
 function keysAsWritten(name, value, context) {
   // what an answer itself holds is drawn, and needs no more digits than there are
@@ -126,7 +132,7 @@ export async function change(method, path, body) {
 }
 
 async function sent(method, path, body) {
-  const text = await request(method, path, body);
+  const { text } = await request(method, path, body);
   return text ? JSON.parse(text) : null;
 }
 

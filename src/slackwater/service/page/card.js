@@ -1,10 +1,14 @@
 /** One query as a card: filled when it comes into view, drawn only while it is there. */
 
 import { BandChart } from "./band.js";
+import { unbounded } from "./band_lines.js";
 import { compact, keys, ROW, say, seconds, share } from "./format.js";
 
 /** A number with its thousands marked. */
 const LONG = /[−-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?/g;
+/** A number alone, and the digits of one that are shown in full. */
+const NUMBER = /^[−-]?[\d,]+(?:\.\d+)?$/;
+const MOST_DIGITS = 14;
 const WORDS = { true: ["✓", "contract met"], false: ["✗", "contract not met"], null: ["·", "no answer yet"] };
 
 export class Card {
@@ -23,17 +27,17 @@ export class Card {
   }
 
   /** Comes into view or leaves it. */
-  seen(inView, until) {
+  seen(inView, until, away) {
     this.inView = inView;
-    if (inView) return this.show(until, true);
+    if (inView) return this.show(until, away, true);
     this.chart?.destroy();
     this.chart = null;
     // its chart will not say that the pointer has left it
     if (this.hovered !== null) this.#hover(null);
   }
 
-  /** Shows the query as it is; nothing is done for a card that nobody sees. */
-  show(until, anew = false) {
+  /** Shows the query as it is, and who of its agents is ``away``; nothing is done for a card that nobody sees. */
+  show(until, away, anew = false) {
     if (!this.inView) return;
     if (this.parts === null) this.#build();
     const { frame, series } = this.query;
@@ -47,20 +51,21 @@ export class Card {
       parts.met.setAttribute("aria-label", words);
       parts.met.title = words;
     }
-    say(parts.how, frame.suspended ? "suspended" : (frame.how ?? "waiting"));
+    const open = openWords(series.newest, away);
+    say(parts.how, howText(frame, open, away));
     if (parts.how.dataset.how !== parts.how.textContent) parts.how.dataset.how = parts.how.textContent;
-    say(parts.contract, frame.contract);
+    sayWhole(parts.contract, frame.contract);
     const isRow = frame.column === ROW;
     const [value, interval] = isRow ? [frame.last_text || "–", ""] : split(frame.last_text);
-    say(parts.value, value);
-    if (parts.value.title !== (isRow ? value : "")) parts.value.title = isRow ? value : "";
+    const short = shortened(value);
+    sayWhole(parts.value, short, value);
     parts.value.classList.toggle("row", isRow);
-    say(parts.interval, fitting(value, interval));
-    if (parts.interval.title !== interval) parts.interval.title = interval;
-    if (this.hovered === null) say(parts.of, ofText(frame));
-    fact(parts.error, errorText(frame));
-    fact(parts.kept, share(frame.rate));
-    fact(parts.load, frame.load === null ? (frame.missed ? `${compact(frame.missed)} missed` : "–") : seconds(frame.load));
+    sayWhole(parts.interval, open || fitting(short, interval), open || interval);
+    parts.interval.classList.toggle("no-interval", open !== "");
+    if (this.hovered === null) sayWhole(parts.of, ofText(frame));
+    sayWhole(parts.error, errorText(frame));
+    sayWhole(parts.kept, share(frame.rate));
+    sayWhole(parts.load, frame.load === null ? (frame.missed ? `${compact(frame.missed)} missed` : "–") : seconds(frame.load));
     const fresh = this.chart === null;
     this.chart ??= new BandChart(parts.chart, { told: (text) => this.#hover(text) });
     if (fresh || anew || series.changed || frame.kind === "current") this.chart.show(this.query, until);
@@ -82,20 +87,38 @@ export class Card {
       interval: find(".interval"), of: find(".of"), chart: find(".chart"), error: find("dd.error"),
       kept: find("dd.kept"), load: find("dd.load"),
     };
-    find(".open").textContent = this.query.name;
+    sayWhole(find(".open"), this.query.name);
   }
 
   #hover(text) {
     this.hovered = text;
-    say(this.parts.of, text ?? ofText(this.query.frame));
+    sayWhole(this.parts.of, text ?? ofText(this.query.frame));
     this.parts.of.classList.toggle("hovered", text !== null);
   }
 }
 
-/** A fact, of which the whole is told on a look where it has no room. */
-function fact(element, text) {
+/** A text, of which the whole is told on a look where it has no room. */
+function sayWhole(element, text, whole = text) {
   say(element, text);
-  if (element.title !== text) element.title = text;
+  if (element.title !== whole) element.title = whole;
+}
+
+/** Why an answer that bounds make has no interval; empty where it has one, or is known to be of nothing. */
+export function openWords(answer, away) {
+  if (!answer || answer.how !== "bounded" || answer.met || !unbounded(answer)) return "";
+  return `no interval: ${away || "not all is known yet"}`;
+}
+
+/** How an answer was obtained; of one that is ``open``, why there is none. */
+export function howText({ suspended, how }, open, away) {
+  if (suspended) return "suspended";
+  return open ? (away ? "interrupted" : "waiting") : (how ?? "waiting");
+}
+
+/** A number of more digits than a card has room for, in fewer. */
+function shortened(value) {
+  const long = NUMBER.test(value) && value.replace(/\D/g, "").length > MOST_DIGITS;
+  return long ? compact(Number(value.replaceAll(",", "").replace("−", "-")), 6) : value;
 }
 
 /** "1,234 ± 5 (95%)" as value and interval. */

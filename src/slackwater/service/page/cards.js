@@ -1,8 +1,11 @@
 /** All queries as cards: search, sort and filter over a thousand of them without building anything twice. */
 
+import { awayIn } from "./agents.js";
 import { Card } from "./card.js";
-import { say } from "./format.js";
+import { number, say } from "./format.js";
 
+/** So long after the last letter it is said how many queries were found. */
+const TYPING_MS = 500;
 const SORT_EVERY_MS = 3_000;
 /** So long after the pointer was moved over the cards they stay where they are. */
 const HAND_MS = 4_000;
@@ -32,9 +35,14 @@ export function errorOf({ frame, series }) {
 }
 
 export class Cards {
-  constructor({ open, fill }) {
+  #typing = 0;
+  /** Who was away with the last frame. */
+  #gone = "";
+
+  constructor({ open, fill, announce }) {
     this.open = open;
     this.fill = fill;
+    this.announce = announce;
     this.cards = new Map();
     this.list = byId("cards");
     this.shore = byId("shore");
@@ -46,6 +54,7 @@ export class Cards {
     this.handAt = -Infinity;
     this.awaited = new Set();
     this.until = () => null;
+    this.away = () => "";
     this.observer = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "240px", scrollMargin: "240px" });
     this.#listen();
   }
@@ -54,12 +63,17 @@ export class Cards {
   show(state, until, changed = null) {
     this.until = until;
     const fresh = this.#sync(state.queries);
+    this.away = (query) => awayIn(state.frame, query.frame.stream);
+    const gone = state.frame.agents.map(({ stream }) => awayIn(state.frame, stream)).join();
+    // who else is away is said by cards that say nothing else anew
+    const all = changed === null || gone !== this.#gone;
+    this.#gone = gone;
     for (const [name, card] of this.cards) {
       if (!card.inView) continue;
       // an answer over current values stands until now, and now moves
-      const moves = changed === null || changed.has(name) || card.query.frame.kind === "current";
+      const moves = all || changed.has(name) || card.query.frame.kind === "current";
       if (!moves) continue;
-      card.show(until(card.query));
+      card.show(until(card.query), this.away(card.query));
       if (!card.query.filled) this.#fill(card);
     }
     const unmet = [...this.cards.values()].filter((card) => rank(card.query.frame) === 0).length;
@@ -92,10 +106,17 @@ export class Cards {
     // one that is moved loses the focus
     else if (focused !== null && document.activeElement !== focused) focused.focus({ preventScroll: true, focusVisible: false });
     const all = this.cards.size;
+    this.found = `${shown === all ? "" : `${number(shown)} of `}${number(all)} quer${all === 1 ? "y" : "ies"}`;
     say(byId("count"), shown === all ? String(all) : `${shown} of ${all}`);
     const empty = byId("empty");
     empty.hidden = shown > 0;
     if (!shown) say(empty, all ? "No query is like that." : "No query is declared yet.");
+  }
+
+  /** Says how many were found, when nobody types any more. */
+  #tell() {
+    clearTimeout(this.#typing);
+    this.#typing = setTimeout(() => this.announce(this.found, this), TYPING_MS);
   }
 
   /** Brings queries into view that have just been registered, as soon as they are there. */
@@ -165,14 +186,14 @@ export class Cards {
   #seen(entries) {
     for (const { target, isIntersecting } of entries) {
       const { card } = target;
-      card.seen(isIntersecting, this.until(card.query));
+      card.seen(isIntersecting, this.until(card.query), this.away(card.query));
       if (isIntersecting) this.#fill(card);
     }
   }
 
   /** What was before the first point that is known. */
   #fill(card) {
-    this.fill(card.query, () => card.show(this.until(card.query), true));
+    this.fill(card.query, () => card.show(this.until(card.query), this.away(card.query), true));
   }
 
   /** Cards do not move below a hand that moves, or where somebody goes by keys; a pointer that rests holds nothing up. */
@@ -189,6 +210,7 @@ export class Cards {
       asked = requestAnimationFrame(() => {
         this.text = search.value.trim().toLowerCase();
         this.arrange();
+        this.#tell();
         this.shore.scrollTop = 0;
       });
     });
@@ -201,6 +223,7 @@ export class Cards {
       this.unmetOnly = !this.unmetOnly;
       event.currentTarget.setAttribute("aria-pressed", String(this.unmetOnly));
       this.arrange();
+      this.#tell();
     });
     for (const move of ["pointermove", "pointerdown", "wheel"]) {
       this.list.addEventListener(move, () => (this.handAt = performance.now()), { passive: true });

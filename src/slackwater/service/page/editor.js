@@ -1,5 +1,6 @@
 /** A field for SQL with line numbers, that marks the word at which something is wrong. */
 
+import { watchEdges } from "./edges.js";
 import { make, say } from "./format.js";
 
 const INDENT = "  ";
@@ -9,6 +10,7 @@ export class Editor {
   constructor({ changed }) {
     [this.field, this.under, this.gutter] = [byId("sql"), byId("under"), byId("gutter")];
     this.marked = null;
+    this.look = watchEdges(this.field);
     this.field.addEventListener("input", () => {
       this.mark(null);
       changed();
@@ -71,6 +73,7 @@ export class Editor {
   #scroll() {
     this.gutter.style.transform = `translateY(${-this.field.scrollTop}px)`;
     this.under.style.transform = `translate(${-this.field.scrollLeft}px, ${-this.field.scrollTop}px)`;
+    this.look();
   }
 
   /** A new line begins below the one before it. Tab stays what it is: the way to the next field. */

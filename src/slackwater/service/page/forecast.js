@@ -1,5 +1,6 @@
 /** What a preview says: the load and the level as they would be, the errors to be expected, and the plan. */
 
+import { watchEdges } from "./edges.js";
 import { make, seconds, share } from "./format.js";
 import { Picture } from "./picture.js";
 
@@ -53,21 +54,39 @@ export class Forecast {
   }
 
   #planOf(preview) {
-    const details = make("details", "plan-of");
-    details.open = true;
-    details.append(make("summary", "", "The shared plan with the change"));
+    const section = make("section", "plan-of");
+    const head = section.appendChild(make("div", "plan-head"));
+    head.append(make("h4", "", "The shared plan with the change"));
     if (preview.plan_svg) {
-      const frame = details.appendChild(make("div", "picture"));
+      const holder = section.appendChild(make("div", "holder"));
+      const frame = holder.appendChild(make("div", "picture"));
       frame.tabIndex = 0;
       frame.setAttribute("role", "region");
       frame.setAttribute("aria-label", "Picture of the plan");
       this.picture = new Picture(frame, "The shared plan with the change; the same is below as text");
       this.picture.show(preview.plan_svg, [...preview.creates, ...preview.alters]);
+      watchEdges(frame);
+      head.append(sizeOf(this.picture, frame));
     }
-    const text = details.appendChild(make("details", "plan-text"));
+    const text = section.appendChild(make("details", "plan-text"));
     text.append(make("summary", "", "As text"), make("pre", "", preview.plan));
-    return details;
+    return section;
   }
+}
+
+/** A button that shows a picture as large as it is drawn, or as wide as its frame again; a click on it does the same. */
+function sizeOf(picture, frame) {
+  const button = make("button", "quiet small", "Full size");
+  button.type = "button";
+  const turn = (full) => {
+    button.setAttribute("aria-pressed", String(full));
+    picture.fit(!full);
+  };
+  const other = () => turn(button.getAttribute("aria-pressed") !== "true");
+  button.addEventListener("click", other);
+  frame.addEventListener("click", other);
+  turn(false);
+  return button;
 }
 
 function did({ creates, alters, drops }) {

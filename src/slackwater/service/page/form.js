@@ -3,7 +3,7 @@
 import { change, getJson } from "./api.js";
 import { Editor } from "./editor.js";
 import { Forecast } from "./forecast.js";
-import { make } from "./format.js";
+import { make, say } from "./format.js";
 import { showProblem } from "./problem.js";
 
 const ELSEWHERE = "Queries are altered and dropped in their sheets: click the name of one. Here they are created.";
@@ -17,13 +17,20 @@ const CONTRACTS = [
 ];
 
 export class NewQuery {
-  #busy = false;
+  /** What is under way, in words; empty: nothing. */
+  #busy = "";
+  /** Whether that is a registration. */
+  #sending = false;
+  /** The SQL that a preview was of, and can be registered. */
   #previewed = null;
+  /** How often it was opened: what comes of a registration is for the form that it was sent from. */
+  #openings = 0;
   /** Whether somebody has written into the field since it was opened: nothing else is put into it then. */
   #touched = false;
 
-  constructor({ registered }) {
+  constructor({ registered, announce }) {
     this.registered = registered;
+    this.announce = announce;
     this.dialog = byId("form");
     this.editor = new Editor({ changed: () => this.#edited() });
     this.forecast = new Forecast(byId("forecast"));
@@ -45,6 +52,7 @@ export class NewQuery {
   open() {
     if (this.dialog.open) return;
     this.#touched = false;
+    this.#openings += 1;
     this.dialog.showModal();
     byId("sql").focus();
     this.#known();
@@ -52,16 +60,24 @@ export class NewQuery {
 
   #edited() {
     this.#problem(null);
+    this.#offer();
+  }
+
+  /** Lets what was previewed be registered while it still stands there. */
+  #offer() {
     const same = this.#previewed !== null && this.#previewed === this.editor.text;
-    byId("register").disabled = !same;
+    const button = byId("register");
+    button.disabled = !same;
+    say(button, this.#sending ? "Registering…" : "Register");
+    button.ariaBusy = String(this.#sending);
     this.forecast.stale(this.#previewed !== null && !same);
   }
 
   async #preview() {
     const sql = this.editor.text;
-    await this.#whileBusy(sql, async () => {
+    await this.#whileBusy("Previewing…", sql, async () => {
       this.#previewed = null;
-      byId("register").disabled = true;
+      this.#offer();
       this.forecast.wait();
       const preview = await change("POST", "/api/preview", { sql });
       const creates = !preview.alters.length && !preview.drops.length;
@@ -70,39 +86,51 @@ export class NewQuery {
       this.forecast.show(preview);
       this.names = [...preview.creates, ...preview.alters];
     });
-    this.forecast.stale(this.#previewed !== null && this.#previewed !== this.editor.text);
-    byId("register").disabled = this.#previewed === null || this.#previewed !== this.editor.text;
   }
 
   async #register() {
     if (byId("register").disabled) return;
-    const sql = this.editor.text;
-    await this.#whileBusy(sql, async () => {
+    const { names } = this;
+    const [sql, said, opening] = [this.editor.text, names.join(", "), this.#openings];
+    const doing = `Registering ${said}…`;
+    const problem = await this.#whileBusy(doing, sql, async () => {
+      this.#sending = true;
+      this.#offer();
+      this.announce(doing, this);
       await change("POST", "/api/queries", { sql });
-      this.dialog.close();
       this.#previewed = null;
-      byId("register").disabled = true;
       this.forecast.clear();
-      this.registered(this.names);
-      this.editor.text = "";
+      // what somebody writes meanwhile is another one
+      if (this.#openings === opening && this.editor.text === sql) {
+        this.dialog.close();
+        this.editor.text = "";
+      }
+      this.announce("", this);
+      this.registered(names);
     });
+    if (problem && !this.dialog.open) this.announce(`${said} was not registered: ${problem.message}`, this);
   }
 
-  /** One request at a time, with what is in the field; what goes wrong is shown at its place. */
-  async #whileBusy(sql, work) {
-    if (this.#busy) return;
-    this.#busy = true;
+  /** One request at a time, with what is in the field; what goes wrong is shown at its place, and returned. */
+  async #whileBusy(doing, sql, work) {
+    if (this.#busy) return void this.#problem(new Error(`${this.#busy} Nothing else is sent until then.`));
+    this.#busy = doing;
     this.dialog.dataset.busy = "yes";
     this.#problem(null);
     try {
       await work();
+      return null;
     } catch (problem) {
       this.#previewed = null;
       this.forecast.clear();
+      // a button that can be pressed no more loses the focus
+      if (document.activeElement === byId("register")) byId("sql").focus();
       this.#problem(problem, sql);
+      return problem;
     } finally {
-      this.#busy = false;
+      [this.#busy, this.#sending] = ["", false];
       delete this.dialog.dataset.busy;
+      this.#offer();
     }
   }
 

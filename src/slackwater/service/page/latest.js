@@ -1,12 +1,14 @@
 /** The newest answers of a query as a table: one line for each column and group, of which one can be chosen. */
 
-import { getAnswers } from "./api.js";
-import { answersOf, answersPath, pointOf } from "./fill.js";
+import { getCounted } from "./api.js";
+import { answersOf, pointOf } from "./fill.js";
 import { groupOf, keys, make, moment, number, ROW, say, share, when } from "./format.js";
 import { showProblem } from "./problem.js";
 import { Series } from "./series.js";
 
 const MOST = 50;
+/** So long after the last letter a search begins. */
+const TYPING_MS = 250;
 const EVERY_MS = 2_000;
 /** A recording is moved through by hand, and nothing runs beside it. */
 const EVERY_RECORDED_MS = 400;
@@ -21,15 +23,21 @@ export class LatestAnswers {
   #again = null;
   #timer = 0;
   #shown = "";
+  #typing = 0;
+  /** What was searched for with the answers that are shown. */
+  #searched = "";
 
   /** ``chosen`` is called with a series other than that of the card, or with null for that one. */
-  constructor(chosen) {
+  constructor({ chosen, announce }) {
     this.chosen = chosen;
+    this.announce = announce;
     this.choice = null;
     this.details = byId("latest");
     this.place = byId("latest-list");
     this.problem = make("div", "problem");
-    this.empty = make("p", "empty", "No answer yet.");
+    this.empty = make("p", "empty");
+    this.tools = byId("latest-tools");
+    this.field = byId("latest-search");
     this.table = make("table", "answers");
     const head = this.table.createTHead().insertRow();
     for (const word of HEADS) head.appendChild(make("th", "", word)).scope = "col";
@@ -39,11 +47,22 @@ export class LatestAnswers {
     this.query = null;
     this.until = null;
     this.details.addEventListener("toggle", () => this.details.open && this.refresh(true));
+    this.field.addEventListener("input", () => {
+      clearTimeout(this.#typing);
+      this.#typing = setTimeout(() => this.refresh(true), TYPING_MS);
+    });
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.field.value) return;
+      event.preventDefault();
+      this.field.value = "";
+      this.field.dispatchEvent(new Event("input"));
+    });
   }
 
   /** Another query; ``until`` is how far its stream has come. */
   of(query, recorded, until) {
     [this.query, this.recorded, this.until, this.#shown, this.choice] = [query, recorded, until, "", null];
+    this.field.value = this.#searched = "";
     this.#clear();
     this.#trouble(byId("chosen-problem"), null);
     this.refresh(true);
@@ -51,7 +70,7 @@ export class LatestAnswers {
 
   #clear() {
     this.body.replaceChildren();
-    this.empty.hidden = this.table.hidden = true;
+    this.empty.hidden = this.table.hidden = this.tools.hidden = true;
     this.#trouble(this.problem, null);
   }
 
@@ -92,13 +111,15 @@ export class LatestAnswers {
     }
   }
 
-  /** The newest answers of all columns and groups. */
+  /** The newest answers of all columns and groups, or of those that are searched for. */
   async #list(query) {
+    const search = this.field.value.trim();
     try {
-      const answers = await getAnswers(this.#path(query));
+      const { answers, there } = await getCounted(this.#path(query, search));
       if (this.query !== query) return;
       this.#trouble(this.problem, null);
-      this.#show(this.recorded ? answers.toSorted(newestFirst) : answers);
+      this.#count(answers, there, search);
+      this.#show(answers);
     } catch (problem) {
       // what was there before stays to be read
       if (this.query === query) this.#trouble(this.problem, problem);
@@ -155,10 +176,25 @@ export class LatestAnswers {
     }
   }
 
-  #path(query) {
+  #path(query, search) {
+    const asked = new URLSearchParams({ limit: MOST });
     const until = this.#shownUntil(query);
-    if (until === null) return `/api/queries/${encodeURIComponent(query.name)}/latest?limit=${MOST}`;
-    return answersPath(query.name, { until, limit: MOST });
+    if (until !== null) asked.set("until", until);
+    if (search) asked.set("search", search);
+    return `/api/queries/${encodeURIComponent(query.name)}/latest?${asked}`;
+  }
+
+  /** Says how many there are where not all are shown, and lets them be searched. */
+  #count(answers, there, search) {
+    this.tools.hidden = there <= MOST && !search && document.activeElement !== this.field;
+    const { column, columns, keys: group } = this.query.frame;
+    const kinds = column === ROW ? "rows" : columns.filter((name) => !(name in group)).length > 1 ? "columns and groups" : "groups";
+    const of = there > answers.length ? `${number(answers.length)} of ` : "";
+    const words = `${of}${number(there)} ${kinds}${search ? " with that" : ""}`;
+    say(byId("latest-count"), words);
+    say(this.empty, search ? "None has that." : "No answer yet.");
+    if (search !== this.#searched) this.announce(words, this.field);
+    this.#searched = search;
   }
 
   #show(answers) {
@@ -170,12 +206,8 @@ export class LatestAnswers {
     // rows have no series that could be chosen
     const several = answers.some((answer) => answer.column !== ROW && !same(answer, answers[0]));
     const known = new Map([...this.body.rows].map((row) => [row.key, row]));
-    const times = new Map();
     const lines = answers.map((answer) => {
-      const series = `${answer.column} ${groupOf(answer.keys)}`;
-      times.set(series, (times.get(series) ?? 0) + 1);
-      // a recording shows several answers of one series
-      const key = `${times.get(series)} ${series}`;
+      const key = `${answer.column} ${groupOf(answer.keys)}`;
       const row = known.get(key) ?? this.#line(key);
       known.delete(key);
       this.#tell(row, answer, several);
@@ -252,9 +284,6 @@ export class LatestAnswers {
     return !selection.isCollapsed && selection.containsNode(this.table, true);
   }
 }
-
-const timeOf = (answer) => moment(answer.window_end ?? answer.at ?? answer.emitted_at);
-const newestFirst = (one, other) => timeOf(other) - timeOf(one);
 
 const same = (one, other) => one.column === other.column && groupOf(one.keys) === groupOf(other.keys);
 

@@ -37,16 +37,18 @@ addEventListener("hashchange", takeToken);
 startColours();
 
 const announcer = new Announcer();
-const sheet = new QuerySheet({ announce: (text) => announcer.say(text) });
+const announce = (text, about) => announcer.say(text, about);
+const sheet = new QuerySheet({ announce });
 const openQuery = (query) => query && sheet.open(query, untilOf(state.frame)(query), recorded ? state.frame.version : null);
 const scrubber = new Scrubber({ chosen: (place) => show(place) });
 const tide = new TideLine({ chosen: (at) => scrubber.choose(state.placeOf(at)) });
-const cards = new Cards({ open: openQuery, fill: (query, done) => !recorded && fill(query, done) });
+const cards = new Cards({ open: openQuery, fill: (query, done) => !recorded && fill(query, done), announce });
 const plan = new Plan({ open: (name) => openQuery(state.queries.get(name)) });
 const agents = new AgentsPanel();
-const alerts = new AlertsPanel({ announce: (text, about) => announcer.say(text, about) });
+const alerts = new AlertsPanel({ announce });
 const knobs = new KnobsPanel();
 const form = new NewQuery({
+  announce,
   registered: (names) => {
     announcer.say(`Registered: ${names.join(", ")}`);
     cards.reveal(names);

@@ -6,6 +6,7 @@ import { colour, onColours } from "./palette.js";
 
 export class Picture {
   #svg = "";
+  #names = [];
 
   constructor(frame, words, style = "") {
     this.frame = frame;
@@ -16,10 +17,16 @@ export class Picture {
 
   /** Shows a picture with the box of the first name that it has in the middle, or else with its first box. */
   show(svg, names = []) {
-    this.#svg = svg;
-    this.image.addEventListener("load", () => this.#goTo(names), { once: true });
+    [this.#svg, this.#names] = [svg, names];
+    this.image.addEventListener("load", () => this.#goTo(), { once: true });
     this.image.src = addressOf(svg);
     this.frame.replaceChildren(this.image);
+  }
+
+  /** As wide as its frame, or as large as it is drawn. */
+  fit(fitted) {
+    this.image.classList.toggle("fitted", fitted);
+    this.#goTo();
   }
 
   /** No longer follows the colours. */
@@ -27,16 +34,18 @@ export class Picture {
     this.unlisten();
   }
 
-  #goTo(names) {
+  #goTo() {
     const drawn = new DOMParser().parseFromString(this.#svg, "image/svg+xml");
     const titles = [...drawn.querySelectorAll("text.title")];
-    const found = titles.find((title) => names.includes(title.textContent));
+    const found = titles.find((title) => this.#names.includes(title.textContent));
     const box = found ?? titles[0];
     const width = Number(drawn.documentElement.getAttribute("width"));
     if (!box || !width) return;
     const size = this.image.clientWidth / width;
     this.frame.scrollLeft = size * Number(box.getAttribute("x")) - (found ? this.frame.clientWidth / 2.5 : 40);
     this.frame.scrollTop = size * Number(box.getAttribute("y")) - this.frame.clientHeight / 2;
+    // also where it needs not move, what is beyond its edges may be something else
+    this.frame.dispatchEvent(new Event("scroll"));
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { getJson, getText } from "./api.js";
 import { compact, say, seconds } from "./format.js";
+import { watchEdges } from "./edges.js";
 import { Picture } from "./picture.js";
 import { completed, costsOf, edgePath, flowsOf, rowsOf, shapeOf } from "./plan_layout.js";
 import { costOf, facts, gateOf, nameOf, showDeclared, showTable, stateOf, summary } from "./plan_words.js";
@@ -25,6 +26,7 @@ export class Plan {
     this.wanted = false;
     /** What is to be shown after the question that is under way. */
     this.next = null;
+    this.look = watchEdges(this.place);
     new ResizeObserver(() => this.svg && this.#build()).observe(this.place);
   }
 
@@ -109,6 +111,7 @@ export class Plan {
     this.leaves = [...boxes.querySelectorAll(".leaf.query")];
     this.#reach(this.leaves.find((leaf) => leaf.dataset.key === focused) ?? this.leaves[0], focused !== undefined);
     this.#update();
+    this.look();
   }
 
   /** One of the queries is reached by Tab, the others from there by arrows: there may be hundreds. */
@@ -165,11 +168,11 @@ export class Plan {
     }
     parts.name = element("text", { x: 22, y: 14, class: "name" });
     parts.name.textContent = row.name;
-    const title = element("title");
-    title.textContent = row.name;
+    parts.title = element("title");
+    parts.title.textContent = row.name;
     row.room = width - row.x - 38;
     parts.says = element("text", { x: width - row.x - 8, y: 14, class: "rate" });
-    group.append(title, parts.name, parts.says);
+    group.append(parts.title, parts.name, parts.says);
     return group;
   }
 
@@ -221,9 +224,13 @@ export class Plan {
   #updateQuery(row, parts, { queries, drops }) {
     const query = queries.get(row.name);
     if (!query) return;
-    const [state, words] = stateOf(query, drops.get(row.name.toLowerCase()));
-    say(parts.says, words);
-    say(parts.name, shortened(row.name, Math.floor((row.room - NARROW_CHARACTER * words.length) / CHARACTER)));
+    const [state, words, brief] = stateOf(query, drops.get(row.name.toLowerCase()));
+    const left = (said) => Math.floor((row.room - NARROW_CHARACTER * said.length) / CHARACTER);
+    // the name has the room first
+    const said = left(words) < row.name.length ? brief : words;
+    say(parts.says, said);
+    say(parts.name, shortened(row.name, left(said)));
+    say(parts.title, `${row.name}: ${words}`);
     parts.group.setAttribute("aria-label", `${row.name}: ${words}`);
     if (parts.mark.dataset.state !== state) parts.mark.dataset.state = parts.says.dataset.state = state;
   }

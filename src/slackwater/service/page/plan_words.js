@@ -20,6 +20,8 @@ export function facts(operator, stream) {
   }
   const { rows_in: before, rows_out: after } = operator;
   if (after === null || after === undefined) return [NAMES[operator.kind]];
+  // of what comes from the stream itself both are one number
+  if (before === 1) return [`selects ${share(after)} of all rows`];
   const own = before > 0 ? `selects ${share(after / before)}` : "";
   return [own, `${share(after)} of all rows`].filter(Boolean);
 }
@@ -42,12 +44,14 @@ export function gateOf(operator, stream) {
   return [read, sheds(operator) ? `lets pass ${share(operator.passes)}` : ""].filter(Boolean).join(", ");
 }
 
-/** How a query does: its state, and the same in words. */
+/** How a query does: its state, the same in words, and in fewer of them. The error is the one to be expected. */
 export function stateOf(query, drop) {
-  if (query.suspended || drop?.shut) return ["suspended", "suspended"];
-  if (drop && drop.share > 0) return ["shed", `leaves out ${share(drop.share)} of windows`];
-  if (query.rate < 1) return ["shed", `${share(query.rate)}${query.error ? `, ± ${share(query.error)}` : ""}`];
-  return ["whole", "all"];
+  if (query.suspended || drop?.shut) return ["suspended", "suspended", "suspended"];
+  if (drop && drop.share > 0) return ["shed", `leaves out ${share(drop.share)} of windows`, `− ${share(drop.share)}`];
+  if (query.rate >= 1) return ["whole", "all", "all"];
+  const kept = share(query.rate);
+  if (!query.error) return ["shed", kept, kept];
+  return ["shed", `${kept}, ± ${share(query.error)} expected`, `${kept}, ≈ ${share(query.error)}`];
 }
 
 /** All streams in a sentence each. */

@@ -1,13 +1,16 @@
 /** The sheet of one query: a large band chart, what is known of it, and how to alter or drop it. */
 
-import { rows } from "./agents.js";
+import { awayIn, rows } from "./agents.js";
 import { change, getJson } from "./api.js";
 import { BandChart } from "./band.js";
-import { errorText, ofText } from "./card.js";
+import { errorText, howText, ofText, openWords } from "./card.js";
 import { compact, make, ROW, say, seconds, share } from "./format.js";
 import { LatestAnswers, intervalText, valueText } from "./latest.js";
 import { showProblem } from "./problem.js";
 
+/** What stands on buttons, and while what they do is under way. */
+const ALTER = { words: "Alter", doing: "Altering…", button: "alter" };
+const DROP = { words: "Drop this query", doing: "Dropping…", button: "drop" };
 const byId = (name) => document.getElementById(name);
 const pathOf = (query) => `/api/queries/${encodeURIComponent(query.name)}`;
 
@@ -17,10 +20,13 @@ export class QuerySheet {
     this.dialog = byId("query");
     this.query = null;
     this.chart = null;
-    this.latest = new LatestAnswers((chosen) => this.#choose(chosen));
+    this.latest = new LatestAnswers({ chosen: (chosen) => this.#choose(chosen), announce });
     this.chosen = null;
     this.until = null;
     this.recorded = false;
+    /** By query: what is done with it; one thing at a time. */
+    this.underWay = new Map();
+    this.frame = null;
     this.dialog.addEventListener("close", () => this.#closed());
     byId("contract-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -51,10 +57,12 @@ export class QuerySheet {
     showProblem(byId("contract-problem"), null);
     say(byId("contract-done"), "");
     this.#confirm(false);
+    this.#showWork();
   }
 
   /** Shows the query as it is now; one that is no more closes the sheet. */
   show(state, until) {
+    this.frame = state.frame;
     if (this.query === null) return;
     const now = state.queries.get(this.query.name);
     if (now === undefined) {
@@ -88,8 +96,11 @@ export class QuerySheet {
     this.until = until;
     const { frame } = this.query;
     const { chosen } = this;
+    const away = this.frame === null ? "" : awayIn(this.frame, frame.stream);
+    const open = openWords(chosen ? chosen.answer : this.query.series.newest, away);
     const shown = chosen ? { ...frame, ...ofAnswer(chosen.answer), column: chosen.column, keys: chosen.keys } : frame;
-    say(byId("query-answer"), (chosen ? answerText(chosen.answer) : frame.last_text) || "–");
+    say(byId("query-answer"), open || (chosen ? answerText(chosen.answer) : frame.last_text) || "–");
+    byId("query-answer").classList.toggle("no-interval", open !== "");
     byId("query-answer").classList.toggle("row", shown.column === ROW);
     this.ofText = ofText(shown);
     if (!this.hovered) say(byId("query-of"), this.ofText);
@@ -100,7 +111,7 @@ export class QuerySheet {
       ["contract", frame.contract],
       ["met", metText(met)],
       ...(all === null ? [] : [[all, metText(frame.met)]]),
-      ["how", shown.suspended ? "suspended" : (shown.how ?? "waiting")],
+      ["how", howText(shown, open, away)],
       ["error", errorText(shown)],
       ["to be expected", frame.expected_error === null ? "–" : frame.expected_error === 0 ? "none" : share(frame.expected_error)],
       ["kept", share(shown.rate)],
@@ -142,10 +153,10 @@ export class QuerySheet {
     const field = byId("contract");
     const contract = field.value.trim().replace(/^WITH\s+/i, "");
     say(byId("contract-done"), "");
-    await this.#sent(query, "contract-problem", async () => {
+    await this.#sent(query, ALTER, "contract-problem", async () => {
       await change("PATCH", pathOf(query), { contract });
       // another one may be in the sheet by now
-      if (this.query?.name !== query.name) return this.announce(`${query.name} is altered: ${contract}`);
+      if (this.query?.name !== query.name) return this.announce(`${query.name} is altered: ${contract}`, query.name);
       say(byId("contract-done"), `Altered: ${contract}. It counts from the next batch on.`);
       field.value = contract;
       this.#said(query);
@@ -154,25 +165,44 @@ export class QuerySheet {
 
   async #drop() {
     const query = this.query;
-    await this.#sent(query, "drop-problem", async () => {
+    await this.#sent(query, DROP, "drop-problem", async () => {
       await change("DELETE", pathOf(query));
       if (this.query?.name === query.name) this.dialog.close();
-      this.announce(`${query.name} is dropped.`);
+      this.announce(`${query.name} is dropped.`, query.name);
     });
   }
 
-  /** Sends one thing at a time; why it was refused is said in the sheet of its query, or aloud where that is closed. */
-  async #sent(query, place, work) {
-    if (this.dialog.dataset.busy) return;
-    this.dialog.dataset.busy = "yes";
+  /**
+   * Does one thing with a query at a time, which may take a batch; why it was refused is said in the sheet of its
+   * query, or aloud where that is closed.
+   */
+  async #sent(query, what, place, work) {
+    const { name } = query;
+    const before = this.underWay.get(name);
+    if (before) return showProblem(byId(place), new Error(`${before.doing} Nothing else is done with ${name} until then.`));
+    this.underWay.set(name, what);
     showProblem(byId(place), null);
+    if (what === DROP) this.#confirm(false);
+    this.#showWork();
+    this.announce(`${name}: ${what.doing}`, name);
     try {
       await work();
     } catch (problem) {
       if (this.query?.name === query.name) showProblem(byId(place), problem);
-      else this.announce(`${query.name}: ${problem.message}`);
+      else this.announce(`${query.name}: ${problem.message}`, query.name);
     } finally {
-      delete this.dialog.dataset.busy;
+      this.underWay.delete(name);
+      this.#showWork();
+    }
+  }
+
+  /** What is done with the query, on its button. */
+  #showWork() {
+    const doing = this.query && this.underWay.get(this.query.name);
+    for (const what of [ALTER, DROP]) {
+      const button = byId(what.button);
+      say(button, doing === what ? what.doing : what.words);
+      button.ariaBusy = String(doing === what);
     }
   }
 
