@@ -32,7 +32,7 @@ from slackwater.service.folding import moment_of
 from slackwater.service.frame_log import FrameLog
 from slackwater.service.framing import Framer, Moving
 from slackwater.service.keeping import AnswerKeeper
-from slackwater.service.models import Frame, Knobs, Moment, Phase
+from slackwater.service.models import Frame, Knobs, Mode, Moment, Phase
 from slackwater.service.statistics_log import StatisticsLog
 from slackwater.service.statistics_out import statistics_of
 from slackwater.service.watched import Asked, Dials
@@ -224,6 +224,10 @@ class Live:
                 frame = self._framer.whole(self._moving)
                 self._whole = (frame, frame.model_dump_json().encode())
             return self._whole
+
+    @property
+    def mode(self) -> Mode:
+        return self._framer.mode
 
     @property
     def number(self) -> int:

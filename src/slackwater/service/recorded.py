@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from slackwater.service.audit_job import RESULT
 from slackwater.service.frame_lines import FrameLines
 from slackwater.service.frame_log import FRAMES
 from slackwater.service.lines import Lines
-from slackwater.service.models import Frame, Knobs, Moment
+from slackwater.service.models import Frame, Knobs, Mode, Moment
 from slackwater.service.recorded_sql import RecordedVersions
 from slackwater.service.remade import read_turns, remake
 from slackwater.service.statistics_log import STATISTICS, StatisticsLines
@@ -113,6 +112,10 @@ class Recorded:
         return self.frame().model_dump_json().encode()
 
     @property
+    def mode(self) -> Mode:
+        return "recorded"
+
+    @property
     def number(self) -> int:
         return len(self.frame_lines)
 
@@ -121,7 +124,7 @@ class Recorded:
 
     def frames(self, after: int, limit: int) -> Sequence[bytes]:
         """JSON of the frames that follow number ``after``; a long recording is thinned out (`FrameLines`)."""
-        return list(islice(self.frame_lines.sent(after), limit))
+        return self.frame_lines.sent(after, limit)
 
     def moments(self, limit: int) -> Sequence[Moment]:
         return self.frame_lines.moments(limit)
