@@ -44,9 +44,10 @@ class FrameLines:
     ``lost`` says how many.
     """
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, name: str = "") -> None:
         self.lost = 0
         self._lines = lines
+        self._name = name
         self._starts = array("Q")
         self._lengths = array("Q")
         self._whole = bytearray()
@@ -107,7 +108,7 @@ class FrameLines:
         """The run at the end of the recording, whole."""
         state = None
         for place, frame in self._frames(self._looked_back(len(self)), len(self)):
-            state = _numbered(fold(state, frame, KEPT_POINTS), place)
+            state = self._told(fold(state, frame, KEPT_POINTS), place)
         return state
 
     def sent(self, after: int, limit: int) -> list[bytes]:
@@ -120,7 +121,7 @@ class FrameLines:
         found: list[bytes] = []
         pending: Frame | None = None
         for place, frame in self._frames(after, len(self), known=after > 0):
-            frame = _numbered(thin.out(frame), place)
+            frame = self._told(thin.out(frame), place)
             pending = frame if pending is None else joined(pending, frame, _ALL)
             if (place + 1) % step == 0:
                 found.append(pending.model_dump_json().encode())
@@ -164,6 +165,10 @@ class FrameLines:
             known = known or frame.whole
             if known:
                 yield place, frame
+
+    def _told(self, frame: Frame, place: int) -> Frame:
+        """A frame as one of this recording."""
+        return frame.model_copy(update={"number": place + 1, "mode": "recorded", "name": self._name})
 
     def _bytes(self, start: int, end: int) -> int:
         """How long the lines of some places are together."""
@@ -230,7 +235,3 @@ def _head(line: bytes) -> Frame | None:
         return Frame.model_validate({**fields, "queries": [], "dropped": [], "agents": [], "alerts": []})
     except (ValidationError, ValueError, TypeError):
         return None
-
-
-def _numbered(frame: Frame, place: int) -> Frame:
-    return frame.model_copy(update={"number": place + 1, "mode": "recorded"})

@@ -56,6 +56,7 @@ class Live:
         *,
         dials: Dials | None = None,
         record: Path | None = None,
+        name: str = "",
         every: float = EVERY_S,
     ) -> None:
         self.session = session
@@ -69,7 +70,7 @@ class Live:
         self._capture = Capture(session.clocks)
         session.watchers.append(self._capture.watch)
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
-        self._framer = Framer(number=int(session.clocks.now().timestamp()))
+        self._framer = Framer(number=int(session.clocks.now().timestamp()), name=name)
         self._lock = threading.Lock()
         self._moving: Moving | None = None
         self._whole: tuple[Frame, bytes] | None = None

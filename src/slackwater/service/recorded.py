@@ -63,7 +63,7 @@ class Recorded:
         self._made: Path | None = None
         self._frame_file = Lines(root / FRAMES)
         self._statistics = StatisticsLines(root / STATISTICS)
-        self.frame_lines = FrameLines(self._frame_file)
+        self.frame_lines = FrameLines(self._frame_file, root.resolve().name)
         if not len(self.frame_lines):
             self._remake()
 
@@ -75,7 +75,7 @@ class Recorded:
         remake(folder, turns, self.recorded_answers.scan, self.versions.catalog)
         self._frame_file.close()
         self._frame_file = Lines(folder / FRAMES)
-        self.frame_lines = FrameLines(self._frame_file)
+        self.frame_lines = FrameLines(self._frame_file, self.root.resolve().name)
         if not len(self.frame_lines):
             self.close()
             raise StateError(f"there is nothing to be seen in {self.root} yet: no turn came to its end")
