@@ -57,7 +57,7 @@ export const banners = {
 
   /** The service of a recording has gone: its frames are here, and all else is not. */
   gone() {
-    this.show("The service of this recording is gone. Cards and the tide line still go to any time; the plan stays as it is, and what a query was asked cannot be looked up.", true);
+    this.show("The service of this recording is gone. Cards and the tide line still go to any time; the plan stays as it is, and SQL and answers of queries cannot be looked up.", true);
   },
 
   show(words, settled) {
