@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 class Live:
     """A session that runs, as `Watched`. Make it before `Session.start`, and `start` it after."""
 
+    mode: Mode = "live"
+
     def __init__(
         self,
         session: Session,
@@ -152,8 +154,7 @@ class Live:
             self._moments.append(moment_of(frame))
         if self._log is not None:
             self._log.append(data)
-        log = self._statistics_log
-        if log is not None and self._insight.streams and log.due(moving.at):
+        if (log := self._statistics_log) is not None and self._insight.streams and log.due(moving.at):
             log.append(moving.at, self.statistics())
         for listen in self.listeners:
             listen()
@@ -225,10 +226,6 @@ class Live:
                 frame = self._framer.whole(self._moving)
                 self._whole = (frame, frame.model_dump_json().encode())
             return self._whole
-
-    @property
-    def mode(self) -> Mode:
-        return self._framer.mode
 
     @property
     def number(self) -> int:

@@ -44,6 +44,8 @@ from slackwater.service.watched import Asked
 class Recorded:
     """A recording in a folder; raises StateError where there is none, or nothing in it."""
 
+    mode: Mode = "recorded"
+
     def __init__(self, root: Path) -> None:
         header = read_header(root) if root.is_dir() else None
         if header is None:
@@ -110,10 +112,6 @@ class Recorded:
 
     def whole(self) -> bytes:
         return self.frame().model_dump_json().encode()
-
-    @property
-    def mode(self) -> Mode:
-        return "recorded"
 
     @property
     def number(self) -> int:
