@@ -18,7 +18,7 @@ from slackwater.runtime.answers import Answer
 from slackwater.runtime.batch_times import BatchTimes
 from slackwater.runtime.insight import Insight
 from slackwater.service.api_models import Statistics
-from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
+from slackwater.service.models import Frame, Knobs, KnobsWanted, Mode, Moment, Preview
 from slackwater.service.statistics_out import statistics_of
 from slackwater.service.watched import Asked, Newest
 
@@ -61,6 +61,10 @@ class Still:
     """The frames of `frames`, oldest first."""
     took: Mapping[str, BatchTimes] = field(default_factory=dict)
     declared: Catalog = field(default_factory=lambda: Catalog.from_sql(SQL, Functions()))
+
+    @property
+    def mode(self) -> Mode:
+        return self.shown.mode
 
     @property
     def number(self) -> int:

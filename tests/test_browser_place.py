@@ -178,6 +178,8 @@ def test_what_is_left_of_a_run_that_is_over_can_be_read(browser: Browser) -> Non
         over = "The run is over" if phase == "ended" else "The service does not answer"
         expect(page.locator("#lost")).to_contain_text(re.compile(over))
         expect(page.locator("html")).to_have_attribute("data-lost", "over" if phase == "ended" else "yes")
+        # what stays to be read lies on nothing
+        assert page.locator("#lost.settled").count() == (phase == "ended")
         page.wait_for_function(f"() => new Set(({faded})()).size === {len(wanted)}")
         assert set(page.evaluate(faded)) == wanted
         assert page.locator(".card .value").evaluate("each => getComputedStyle(each).opacity") == "1"

@@ -25,6 +25,7 @@ from slackwater.errors import StateError
 from slackwater.reference.evaluate import evaluate
 from slackwater.runtime.journal import FORMAT
 from slackwater.service.frame_log import FrameLog
+from slackwater.service.models import Frame
 from slackwater.terminal.run import run_file
 from waiting import wait_for
 
@@ -359,7 +360,10 @@ def test_what_could_not_be_recorded_is_told_at_the_end(
 ) -> None:
     """A disk that is full ends no run, but what is looked at later has not all of it."""
 
+    lines = []
+
     def full(log: FrameLog, line: bytes) -> None:
+        lines.append(line)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(FrameLog, "_write", full)
@@ -367,4 +371,5 @@ def test_what_could_not_be_recorded_is_told_at_the_end(
     result = runner.invoke(app, [*arguments, "--state", str(office / "state")])
     assert result.exit_code == 0, result.output
     assert "warning: frames cannot be written to seen/frames.jsonl: No space left on device" in result.stderr
+    assert {Frame.model_validate_json(line).name for line in lines} == {"office.sql"}
     assert (office / "out.jsonl").read_text()

@@ -21,6 +21,7 @@ from slackwater.planners.ruling import FixedRates
 from slackwater.runtime.recording import ANSWERS, MARK, TURNS, Recording, version_file
 from slackwater.runtime.testing import scripted_session, take_turns
 from slackwater.service import frame_lines
+from slackwater.service.events import frames_for, number_of
 from slackwater.service.folding import gap_before
 from slackwater.service.frame_log import FRAMES, FrameLog
 from slackwater.service.keys import in_order
@@ -215,6 +216,34 @@ def test_a_reader_that_comes_back_goes_on_where_it_was(folder: Path) -> None:
     assert recorded.frames(30, 5) == []
 
 
+def test_a_reader_waits_for_no_more_than_a_moment_of_a_long_recording(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page takes a service that says nothing for a while for one that is gone."""
+    run = [frame(n, [query(f"q{k}", [point(n)]) for k in range(20)], whole=n == 1) for n in range(1, 101)]
+    write_frames(folder / FRAMES, run)
+    size = len(run[1].model_dump_json())
+    monkeypatch.setattr(frame_lines, "_READ_AT_ONCE", 5 * size)
+    monkeypatch.setattr(frame_lines, "_LOOKED_BACK_BYTES", 5 * size)
+    recorded = Recorded(folder)
+    read: list[int] = []
+    between = Lines.between
+
+    def counted(lines: Lines, start: int, end: int) -> bytes:
+        read.append(start)
+        return between(lines, start, end)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lines, "between", counted)
+        news = frames_for(recorded, None)
+        assert 4 <= len(news()) <= 6
+        assert len(read) <= 6, "no more was read than was sent"
+        news()
+        assert len(read) <= 12
+    assert [made.number for made in sent(recorded)] == list(range(1, 101))
+    assert (recorded.frame().number, recorded.frame().name) == (100, folder.name)
+
+
 def test_memory_holds_no_frames(folder: Path) -> None:
     """A hundred thousand points are read through without being kept."""
     import tracemalloc
@@ -230,8 +259,9 @@ def test_memory_holds_no_frames(folder: Path) -> None:
     tracemalloc.start()
     try:
         recorded = Recorded(folder)
-        for _ in recorded.frame_lines.sent():
-            pass
+        place = 0
+        while page := recorded.frames(place, 7):
+            place = number_of(page[-1])
         assert tracemalloc.get_traced_memory()[1] < size / 2
     finally:
         tracemalloc.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from itertools import islice
@@ -12,7 +13,16 @@ import pytest
 from service_client import Client
 from service_still import Still, StillControl, a_frame
 from slackwater.service import events
-from slackwater.service.events import AT_A_TIME, Readers, Shared, answers_for, event, frames_for, number_of
+from slackwater.service.events import (
+    AT_A_TIME,
+    KEEP_ALIVE,
+    Readers,
+    Shared,
+    answers_for,
+    event,
+    frames_for,
+    number_of,
+)
 from slackwater.service.keeping import AnswerKeeper
 from slackwater.service.problems import Refusal
 from slackwater.service.server import app_for, serving
@@ -231,6 +241,27 @@ def test_a_quiet_stream_says_that_it_is_still_there(
     monkeypatch.setattr(events, "QUIET_S", 0.05)
     with client.events(f"/api/events?after={still.number}") as found:
         assert [name for name, _, _ in islice(found, 3)] == [":", ":", ":"]
+
+
+def test_a_reader_is_told_that_somebody_is_there_while_its_news_are_sought(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "QUIET_S", 0.01)
+    found = threading.Event()
+
+    def news() -> list[bytes]:
+        assert found.wait(30)
+        return [b"something"]
+
+    async def read() -> None:
+        told = Readers().follow(news, lambda: False, slow=True)
+        assert [await anext(told) for _ in range(3)] == [KEEP_ALIVE] * 3
+        found.set()
+        while (piece := await anext(told)) == KEEP_ALIVE:
+            pass
+        assert piece == b"something"
+
+    asyncio.run(read())
 
 
 def test_too_many_readers_are_told_to_come_back(

@@ -81,8 +81,9 @@ def declared(*names: str) -> Catalog:
 
 
 def test_a_frame_has_only_the_queries_that_have_changed() -> None:
-    framer, catalog = Framer(), declared("a", "b")
-    assert [q.name for q in framer.frame(moving(catalog), []).queries] == ["a", "b"]
+    framer, catalog = Framer(name="traffic.sql"), declared("a", "b")
+    first = framer.frame(moving(catalog), [])
+    assert (first.name, [q.name for q in first.queries]) == ("traffic.sql", ["a", "b"])
     assert framer.frame(moving(catalog, 1), []).queries == []
     frame = framer.frame(moving(catalog, 2), [answers([7], 2, "b")])
     assert [(q.name, q.last_text, [p.value for p in q.points]) for q in frame.queries] == [("b", "7", [7])]

@@ -130,12 +130,19 @@ class Readers:
     async def follow(
         self, news: Callable[[], list[bytes]], ended: Callable[[], bool], *, slow: bool = False
     ) -> AsyncIterator[bytes]:
-        """What ``news`` has whenever it has some, until ``ended``; ``slow``: others need not wait for it."""
+        """What ``news`` has whenever it has some, until ``ended``; ``slow``: others need not wait for it,
+        and the reader is told meanwhile that somebody is there."""
         self.count += 1
         try:
             while True:
                 waiting = self._news
-                found = await asyncio.to_thread(news) if slow else news()
+                if slow:
+                    looking = asyncio.ensure_future(asyncio.to_thread(news))
+                    while not (await asyncio.wait({looking}, timeout=QUIET_S))[0]:
+                        yield KEEP_ALIVE
+                    found = looking.result()
+                else:
+                    found = news()
                 if found:
                     for piece in pieces(found):
                         yield piece
@@ -158,7 +165,7 @@ def frames_for(
     """Frames for one reader: a whole one first, unless it has seen a recent one; then what has changed."""
     made = event if shared is None else shared.event
     position = after
-    recorded = watched.frame().mode == "recorded"
+    recorded = watched.mode == "recorded"
     over = False
 
     def news() -> list[bytes]:

@@ -27,6 +27,10 @@ SENT_POINTS = 400_000
 _ALL = 2**31
 _LOOKED_BACK = 600
 """Lines behind the last one whose points are those of the newest frame."""
+_LOOKED_BACK_BYTES = 16 * 2**20
+"""And so much of them at most: of a thousand queries these are a few lines."""
+_READ_AT_ONCE = 4 * 2**20
+"""Bytes of lines that are read for frames that are sent at once: meanwhile their reader has nothing."""
 _READERS = 16
 _QUERIES = b',"queries":['
 _POINT = b'"low":'
@@ -40,9 +44,10 @@ class FrameLines:
     ``lost`` says how many.
     """
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, name: str = "") -> None:
         self.lost = 0
         self._lines = lines
+        self._name = name
         self._starts = array("Q")
         self._lengths = array("Q")
         self._whole = bytearray()
@@ -102,28 +107,32 @@ class FrameLines:
     def newest(self) -> Frame | None:
         """The run at the end of the recording, whole."""
         state = None
-        for place, frame in self._frames(self._whole_before(max(0, len(self) - _LOOKED_BACK)), len(self)):
-            state = _numbered(fold(state, frame, KEPT_POINTS), place)
+        for place, frame in self._frames(self._looked_back(len(self)), len(self)):
+            state = self._told(fold(state, frame, KEPT_POINTS), place)
         return state
 
-    def sent(self, after: int = 0) -> Iterator[bytes]:
-        """JSON of the frames that follow a number, oldest first; the very first of the recording is whole."""
+    def sent(self, after: int, limit: int) -> list[bytes]:
+        """JSON of the frames that follow a number, oldest first; the very first of the recording is whole.
+
+        At most ``limit`` of them, and no more than are read within a moment: none is the end.
+        """
         step = self.together
         thin = self._thin(after)
+        found: list[bytes] = []
         pending: Frame | None = None
         for place, frame in self._frames(after, len(self), known=after > 0):
-            frame = _numbered(thin.out(frame), place)
+            frame = self._told(thin.out(frame), place)
             pending = frame if pending is None else joined(pending, frame, _ALL)
             if (place + 1) % step == 0:
-                try:
-                    yield pending.model_dump_json().encode()
-                except GeneratorExit:
+                found.append(pending.model_dump_json().encode())
+                pending = None
+                if len(found) >= limit or self._bytes(after, place + 1) > _READ_AT_ONCE:
                     # whoever asks for what follows goes on from here
                     self._keep(place + 1, thin)
-                    raise
-                pending = None
+                    break
         if pending is not None:
-            yield pending.model_dump_json().encode()
+            found.append(pending.model_dump_json().encode())
+        return found
 
     def _thin(self, after: int) -> _Thin:
         """What thins out the frames after a number, and goes on from those before it."""
@@ -133,7 +142,7 @@ class FrameLines:
             return known
         thin = _Thin(math.ceil(self._points / SENT_POINTS))
         if after and thin.every > 1:
-            for _, frame in self._frames(self._whole_before(max(0, after - _LOOKED_BACK)), after):
+            for _, frame in self._frames(self._looked_back(after), after):
                 thin.out(frame)
         return thin
 
@@ -156,6 +165,21 @@ class FrameLines:
             known = known or frame.whole
             if known:
                 yield place, frame
+
+    def _told(self, frame: Frame, place: int) -> Frame:
+        """A frame as one of this recording."""
+        return frame.model_copy(update={"number": place + 1, "mode": "recorded", "name": self._name})
+
+    def _bytes(self, start: int, end: int) -> int:
+        """How long the lines of some places are together."""
+        return sum(self._lengths[start:end])
+
+    def _looked_back(self, end: int) -> int:
+        """Where to begin to know how the run was before a place."""
+        start = end
+        while start > max(0, end - _LOOKED_BACK) and self._bytes(start, end) < _LOOKED_BACK_BYTES:
+            start -= 1
+        return self._whole_before(start)
 
     def _whole_before(self, place: int) -> int:
         """The last whole frame at a place or before it."""
@@ -211,7 +235,3 @@ def _head(line: bytes) -> Frame | None:
         return Frame.model_validate({**fields, "queries": [], "dropped": [], "agents": [], "alerts": []})
     except (ValidationError, ValueError, TypeError):
         return None
-
-
-def _numbered(frame: Frame, place: int) -> Frame:
-    return frame.model_copy(update={"number": place + 1, "mode": "recorded"})

@@ -66,6 +66,8 @@ class Framer:
 
     mode: Mode = "live"
     number: int = 0
+    name: str = ""
+    """Of what is run, for who looks at it."""
     shown: dict[str, Shown] = field(default_factory=dict)
     definitions: Definitions = field(default_factory=Definitions)
     """Of the queries that are declared."""
@@ -151,6 +153,7 @@ class Framer:
             mode=self.mode,
             phase=moving.phase,
             run=moving.run,
+            name=self.name,
             whole=whole,
             version=moving.version,
             message=moving.message,

@@ -32,7 +32,7 @@ from slackwater.service.folding import moment_of
 from slackwater.service.frame_log import FrameLog
 from slackwater.service.framing import Framer, Moving
 from slackwater.service.keeping import AnswerKeeper
-from slackwater.service.models import Frame, Knobs, Moment, Phase
+from slackwater.service.models import Frame, Knobs, Mode, Moment, Phase
 from slackwater.service.statistics_log import StatisticsLog
 from slackwater.service.statistics_out import statistics_of
 from slackwater.service.watched import Asked, Dials, Newest
@@ -52,12 +52,15 @@ logger = logging.getLogger(__name__)
 class Live:
     """A session that runs, as `Watched`. Make it before `Session.start`, and `start` it after."""
 
+    mode: Mode = "live"
+
     def __init__(
         self,
         session: Session,
         *,
         dials: Dials | None = None,
         record: Path | None = None,
+        name: str = "",
         every: float = EVERY_S,
     ) -> None:
         self.session = session
@@ -71,7 +74,7 @@ class Live:
         self._capture = Capture(session.clocks)
         session.watchers.append(self._capture.watch)
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
-        self._framer = Framer(number=int(session.clocks.now().timestamp()))
+        self._framer = Framer(number=int(session.clocks.now().timestamp()), name=name)
         self._lock = threading.Lock()
         self._unframed: deque[tuple[int, AnswerBatch]] = deque(maxlen=UNFRAMED)
         """Answers that no frame has yet, with the versions of their turns."""
@@ -158,8 +161,7 @@ class Live:
             self._moments.append(moment_of(frame))
         if self._log is not None:
             self._log.append(data)
-        log = self._statistics_log
-        if log is not None and self._insight.streams and log.due(moving.at):
+        if (log := self._statistics_log) is not None and self._insight.streams and log.due(moving.at):
             log.append(moving.at, self.statistics())
         for listen in self.listeners:
             listen()

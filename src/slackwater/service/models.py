@@ -205,6 +205,7 @@ class Frame(Model):
     mode: Mode
     phase: Phase
     run: str = Field("", description="Of the run: the same when it goes on after a stop.")
+    name: str = Field("", description="The file that is run, or the folder of a recording; no path.")
     whole: bool
     version: int = Field(description="Of the query set; the plan is another one when it changes.")
     message: str

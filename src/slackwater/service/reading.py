@@ -57,7 +57,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
     def events(after: After = None, last: LastEvent = None) -> StreamingResponse:
         """Frames as they come: events `frame`, one a second, the first of them whole."""
         readers.check()
-        over = watched.frame().mode == "recorded"
+        over = watched.mode == "recorded"
         news = frames_for(watched, number_after(after, last), None if over else readers.shared)
         return _stream(readers.follow(news, lambda: over, slow=over))
 
@@ -76,7 +76,7 @@ def reading(watched: Watched, readers: Readers, keeper: AnswerKeeper | None) -> 
         at: Annotated[Time | None, Query(description="As it was then; of recordings only.")] = None,
     ) -> Response:
         """What was measured: operators with cost and selectivity, shedders, rates, window drops."""
-        if at is not None and watched.frame().mode != "recorded":
+        if at is not None and watched.mode != "recorded":
             raise only_now("at")
         return told(out.Statistics, watched.statistics(at))
 
@@ -170,7 +170,7 @@ def _declared(api: APIRouter, watched: Watched) -> None:
         ] = None,
     ) -> out.QueryInfo:
         """One query; of a recording one that had been dropped at its end, too."""
-        if version is not None and watched.frame().mode != "recorded":
+        if version is not None and watched.mode != "recorded":
             raise only_now("version")
         frames = {frame.name: frame for frame in watched.frame().queries}
         catalog = watched.declaring(name, version)

@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from slackwater.service.audit_job import RESULT
 from slackwater.service.frame_lines import FrameLines
 from slackwater.service.frame_log import FRAMES
 from slackwater.service.lines import Lines
-from slackwater.service.models import Frame, Knobs, Moment
+from slackwater.service.models import Frame, Knobs, Mode, Moment
 from slackwater.service.recorded_sql import RecordedVersions
 from slackwater.service.redefined import Redefined, redefined
 from slackwater.service.remade import read_turns, remake
@@ -45,6 +44,8 @@ from slackwater.service.watched import Asked, Newest
 
 class Recorded:
     """A recording in a folder; raises StateError where there is none, or nothing in it."""
+
+    mode: Mode = "recorded"
 
     def __init__(self, root: Path) -> None:
         header = read_header(root) if root.is_dir() else None
@@ -65,7 +66,7 @@ class Recorded:
         self._made: Path | None = None
         self._frame_file = Lines(root / FRAMES)
         self._statistics = StatisticsLines(root / STATISTICS)
-        self.frame_lines = FrameLines(self._frame_file)
+        self.frame_lines = FrameLines(self._frame_file, root.resolve().name)
         if not len(self.frame_lines):
             self._remake()
 
@@ -81,7 +82,7 @@ class Recorded:
         remake(folder, turns, self.recorded_answers.scan, self.versions.catalog)
         self._frame_file.close()
         self._frame_file = Lines(folder / FRAMES)
-        self.frame_lines = FrameLines(self._frame_file)
+        self.frame_lines = FrameLines(self._frame_file, self.root.resolve().name)
         if not len(self.frame_lines):
             self.close()
             raise StateError(f"there is nothing to be seen in {self.root} yet: no turn came to its end")
@@ -126,7 +127,7 @@ class Recorded:
 
     def frames(self, after: int, limit: int) -> Sequence[bytes]:
         """JSON of the frames that follow number ``after``; a long recording is thinned out (`FrameLines`)."""
-        return list(islice(self.frame_lines.sent(after), limit))
+        return self.frame_lines.sent(after, limit)
 
     def moments(self, limit: int) -> Sequence[Moment]:
         return self.frame_lines.moments(limit)

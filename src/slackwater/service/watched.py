@@ -12,7 +12,7 @@ from slackwater.plan.catalog import Catalog
 from slackwater.runtime.answers import Answer
 from slackwater.runtime.batch_times import BatchTimes
 from slackwater.service.api_models import Statistics
-from slackwater.service.models import Frame, Knobs, KnobsWanted, Moment, Preview
+from slackwater.service.models import Frame, Knobs, KnobsWanted, Mode, Moment, Preview
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Newest:
 
 class Watched(Protocol):
     """A run or a recording; every method may be called from any thread and waits for no batch."""
+
+    @property
+    def mode(self) -> Mode:
+        """What its frames say of themselves, without one of them."""
+        ...
 
     @property
     def number(self) -> int:

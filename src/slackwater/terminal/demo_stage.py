@@ -102,7 +102,7 @@ class Stage:
             set_tolerance=self._tolerate,
             interrupt=self._interrupt,
         )
-        self.live = Live(self.session, dials=self.dials)
+        self.live = Live(self.session, dials=self.dials, name="demo")
 
     def _sources(self) -> Mapping[str, OpenSource]:
         def opened(generator: Generator, spark: SparkSession, stream: CreateStream) -> StreamSource:

@@ -69,7 +69,8 @@ def run_file(
         for explained in session.sql(text, file=file):
             talk.print(explained, highlight=False, soft_wrap=True, markup=False)
         # frames are made without a service too: a recorded run is looked at later
-        shown = Live(session, record=record) if serve is not None or record is not None else None
+        watched = serve is not None or record is not None
+        shown = Live(session, record=record, name=Path(file).name) if watched else None
         ended = False
         try:
             with talk.status("opening streams and tables …"):

@@ -133,3 +133,13 @@ export async function follow({ seen, lost, back, ended = () => {}, after = null 
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }
 }
+
+/** Whether the service is there, asked for what costs it nothing. */
+export async function isThere() {
+  try {
+    await fetch("/page/mark.svg", { cache: "no-store", signal: AbortSignal.timeout(SILENT_MS) });
+    return true;
+  } catch {
+    return false;
+  }
+}

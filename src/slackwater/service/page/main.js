@@ -5,7 +5,7 @@ import { AlertsPanel } from "./alerts.js";
 import { takeToken } from "./api.js";
 import { Cards } from "./cards.js";
 import { startColours } from "./colours.js";
-import { follow } from "./events.js";
+import { follow, isThere } from "./events.js";
 import { fill, fillTide } from "./fill.js";
 import { NewQuery } from "./form.js";
 import { moment } from "./format.js";
@@ -15,16 +15,22 @@ import { Recording } from "./recording.js";
 import { Run } from "./run.js";
 import { Scrubber } from "./scrubber.js";
 import { QuerySheet } from "./sheet.js";
-import { Announcer, banners, showPhase, showStreams } from "./status.js";
+import { Announcer, banners, showPhase, Silence } from "./status.js";
+import { StreamBar } from "./streams.js";
 import { showLevel, TideLine } from "./tide.js";
 
 const PLAN_EVERY_MS = 2_000;
 /** A recording is moved through by hand, and nothing runs beside it. */
 const PLAN_OF_RECORDING_EVERY_MS = 300;
+/** Who moves through a recording whose service has gone is told so, without being asked for each step. */
+const THERE_EVERY_MS = 2_000;
 
 /** A run or a recording; which of them the first frame says. */
 let state = null;
 let recorded = false;
+/** Whether a recording was read to its end: nothing is followed from then on. */
+let whole = false;
+let thereTimer = 0;
 /** Names of queries that are not as they are shown; null: any of them. */
 let changed = new Set();
 let asked = 0;
@@ -41,6 +47,11 @@ const announce = (text, about) => announcer.say(text, about);
 const sheet = new QuerySheet({ announce });
 const openQuery = (query) => query && sheet.open(query, untilOf(state.frame)(query), recorded ? state.frame.version : null);
 const scrubber = new Scrubber({ chosen: (place) => show(place) });
+const silence = new Silence({
+  expected: () => state !== null && !recorded && ["starting", "running"].includes(state.frame.phase),
+  announce: (text) => announcer.say(text),
+});
+const streamBar = new StreamBar();
 const tide = new TideLine({ chosen: (at) => scrubber.choose(state.placeOf(at)) });
 const cards = new Cards({ open: openQuery, fill: (query, done) => !recorded && fill(query, done), announce });
 const plan = new Plan({ open: (name) => openQuery(state.queries.get(name)) });
@@ -71,6 +82,7 @@ function seen(frame) {
     scrubber.grown(state);
     return false;
   }
+  silence.broken();
   const told = state.fold(frame);
   // one that is whole comes where others were missed: the service still knows their moments
   if (frame.whole) fillTide(state.tide, ask);
@@ -91,6 +103,19 @@ function show(place) {
   state.show(place);
   changed = null;
   ask();
+  if (whole && !thereTimer) {
+    look();
+    thereTimer = setTimeout(() => {
+      thereTimer = 0;
+      look();
+    }, THERE_EVERY_MS);
+  }
+}
+
+/** Looks whether the service of a recording is still there. */
+async function look() {
+  if (await isThere()) banners.back();
+  else banners.gone();
 }
 
 function ask() {
@@ -104,8 +129,8 @@ function draw() {
   changed = new Set();
   const until = untilOf(frame);
   showPhase(frame);
-  showStreams(frame.streams);
-  showLevel(frame);
+  streamBar.show(frame.streams);
+  showLevel(frame, state.queries);
   tide.show(state.tide, recorded ? moment(frame.at) : null);
   // a sheet that closes gives the focus back to a card, which may go then
   sheet.show(state, until);
@@ -131,6 +156,12 @@ function drawPlan() {
 follow({
   seen,
   lost: (why) => banners.lost(state?.frame ?? null, why),
-  back: () => banners.back(),
-  ended: () => scrubber.whole(),
+  back: () => {
+    banners.back();
+    silence.broken();
+  },
+  ended: () => {
+    whole = true;
+    scrubber.whole();
+  },
 });

@@ -67,7 +67,6 @@ export class Scrubber {
   }
 
   #button(playing) {
-    this.play.setAttribute("aria-pressed", String(playing));
     say(this.play, playing ? "Pause" : "Play");
   }
 
@@ -89,15 +88,15 @@ export class Scrubber {
   }
 
   #key(event) {
-    if (this.recording === null || event.ctrlKey || event.metaKey || event.altKey) return;
-    // fields and dialogs have keys of their own, and so has the slider, but for Space
+    if (this.recording === null || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    // fields, dialogs and what scrolls have keys of their own, and so has the slider, but for Space
     const own = event.target === this.time && event.key === " ";
-    if (!own && event.target.closest?.("input, textarea, select, dialog")) return;
-    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -30, PageDown: 30 }[event.key];
+    if (!own && event.target.closest?.("input, textarea, select, dialog, [tabindex='0']")) return;
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (step !== undefined) {
       event.preventDefault();
       this.choose(this.place + step);
-    } else if (event.key === " " && !event.target.closest?.("button, summary, a, [tabindex='0']")) {
+    } else if (event.key === " " && !event.target.closest?.("button, summary, a")) {
       event.preventDefault();
       this.toggle();
     }

@@ -1,15 +1,18 @@
 /** How the run is: its phase, its streams, what is wrong, and words for those who do not see the page. */
 
-import { compact, duration, make, say } from "./format.js";
+import { duration, say } from "./format.js";
 
 const LOST_AFTER_MS = 1_200;
+/** So long after it a banner moves the page, and hides nothing of it any more. */
+const SETTLED_AFTER_MS = 10_000;
+/** A run makes a frame each second. */
+const SILENT_AFTER_S = 5;
 const QUIET_MS = 2_500;
+/** After contracts were spoken of they are not for so long: some are met and broken with every answer. */
+const AGAIN_MS = 20_000;
 const MOST_NAMES = 3;
 /** A place that has just come into view needs a moment before what is put into it is read. */
 const TICK_MS = 100;
-/** A batch is long beyond so many seconds, and so many times what the last one took. */
-const LONG_S = 3;
-const LONG = 2;
 const byId = (name) => document.getElementById(name);
 
 /** The phase, why a run has failed, and what is wrong with one that goes on. */
@@ -18,6 +21,9 @@ export function showPhase(frame) {
   const phase = frame.mode === "recorded" ? "recorded" : frame.phase;
   if (place.dataset.phase !== phase) place.dataset.phase = phase;
   say(place, phase);
+  say(byId("run-name"), frame.name ?? "");
+  const title = frame.name ? `${frame.name} · Slackwater` : "Slackwater";
+  if (document.title !== title) document.title = title;
   const failed = byId("failed");
   const wrong = frame.phase === "failed";
   say(failed, wrong ? `The run has failed: ${frame.message || "it gave no reason"}` : "");
@@ -25,52 +31,10 @@ export function showPhase(frame) {
   say(byId("warning"), wrong || !frame.message ? "" : `Warning: ${frame.message}`);
 }
 
-/** Streams at the top: name, state, rows a second, and how far behind. */
-export function showStreams(streams) {
-  const place = byId("streams");
-  while (place.children.length > streams.length) place.lastElementChild.remove();
-  streams.forEach((stream, i) => {
-    const item = place.children[i] ?? place.appendChild(streamItem());
-    const [name, rows, lag, long, lost] = item.children;
-    if (item.dataset.state !== stream.state) item.dataset.state = stream.state;
-    say(name, stream.name);
-    // of a stream of agents what they send, which is not every row that they have
-    const sent = stream.updates_per_second;
-    say(rows, sent === null ? `${compact(stream.rows_per_second)} rows/s` : `${compact(sent)} updates/s`);
-    say(lag, stream.lag_seconds === null ? "" : `${duration(stream.lag_seconds)} behind`);
-    say(long, isLong(stream) ? `in a batch for ${duration(stream.running_seconds)}` : "");
-    say(lost, lostWords(stream).join(", "));
-    const title = streamWords(stream);
-    if (item.title !== title) item.title = title;
-  });
-}
-
-function streamItem() {
-  const item = make("li");
-  item.append(make("span", "stream-name"), make("span", "stream-rows"), make("span", "stream-lag"), make("span", "stream-long"), make("span", "stream-lost"));
-  return item;
-}
-
-/** Whether a batch runs for longer than they do: until it is done nothing that is shown moves. */
-function isLong({ running_seconds: running = null, batch_seconds: last }) {
-  return running !== null && running > Math.max(LONG_S, LONG * (last ?? 0));
-}
-
-/** Rows that no answer rests on. */
-function lostWords({ late, unreadable }) {
-  return [late ? `${compact(late)} late` : "", unreadable ? `${compact(unreadable)} unreadable` : ""].filter(Boolean);
-}
-
-function streamWords(stream) {
-  const parts = [`${stream.name} is ${stream.state}, batch ${stream.batch}`];
-  if (stream.batch_seconds !== null) parts.push(`the last one took ${duration(stream.batch_seconds)}`);
-  if (stream.progress !== null) parts.push(`${Math.round(stream.progress * 100)} % read`);
-  return parts.join(", ");
-}
-
-/** The banner of a lost connection; a short one is not worth a word. */
+/** The banner of a lost connection; a short one is not worth a word, and one that lasts hides nothing. */
 export const banners = {
   waiting: null,
+  settling: null,
   /** Why it was lost the last time, and whether the run was over: that may change while it is tried again. */
   words: "",
   over: false,
@@ -85,25 +49,69 @@ export const banners = {
     [this.words, this.over] = [words, over];
     if (!byId("lost").hidden) say(byId("lost"), words);
     this.waiting ??= setTimeout(() => {
-      say(byId("lost"), this.words);
-      byId("lost").hidden = false;
+      this.show(this.words, this.over);
       // what was there at the end of a run does not grow old
       document.documentElement.dataset.lost = this.over ? "over" : "yes";
     }, LOST_AFTER_MS);
   },
 
+  /** The service of a recording has gone: its frames are here, and all else is not. */
+  gone() {
+    this.show("The service of this recording is gone. Cards and the tide line still go to any time; the plan stays as it is, and SQL and answers of queries cannot be looked up.", true);
+  },
+
+  show(words, settled) {
+    const place = byId("lost");
+    say(place, words);
+    place.hidden = false;
+    if (settled) place.classList.add("settled");
+    else this.settling ??= setTimeout(() => place.classList.add("settled"), SETTLED_AFTER_MS);
+  },
+
   back() {
     clearTimeout(this.waiting);
-    this.waiting = null;
+    clearTimeout(this.settling);
+    [this.waiting, this.settling] = [null, null];
     byId("lost").hidden = true;
+    byId("lost").classList.remove("settled");
     delete document.documentElement.dataset.lost;
   },
 };
 
+/** Says that a run that goes on tells nothing any more, though its service is there. */
+export class Silence {
+  #since = performance.now();
+  #told = false;
+
+  /** `expected`: whether news are to come at present. */
+  constructor({ expected, announce }) {
+    setInterval(() => this.#look(expected(), announce), 1_000);
+    document.addEventListener("visibilitychange", () => this.broken());
+  }
+
+  /** Something has come, or it is known why nothing could. */
+  broken() {
+    this.#since = performance.now();
+    this.#look(false);
+  }
+
+  #look(expected, announce) {
+    const silent = (performance.now() - this.#since) / 1_000;
+    const old = expected && !document.hidden && byId("lost").hidden && silent > SILENT_AFTER_S;
+    say(byId("silent"), old ? `No news from the run for ${duration(Math.floor(silent))}; what is shown is old.` : "");
+    // the seconds go on, and are said once
+    if (old && !this.#told) announce("There is no news from the run; what is shown is old.");
+    this.#told = old;
+    document.documentElement.toggleAttribute("data-silent", old);
+  }
+}
+
 /** Says to readers of the screen what has happened: now and then, and not every name of many. */
 export class Announcer {
+  /** By query: whether its contract is met, and whether it was when that was last known to the listener. */
   #met = new Map();
   #timer = null;
+  #next = -Infinity;
   /** By what they are about: sentences that are about to be said. */
   #saying = new Map();
   #due = false;
@@ -130,18 +138,22 @@ export class Announcer {
 
   /** Queries whose contracts were met or broken with a frame. */
   turned(queries) {
-    for (const query of queries) this.#met.set(query.name, query.met);
-    if (this.#met.size && this.#timer === null) this.#timer = setTimeout(() => this.#tell(), QUIET_MS);
+    for (const { name, met } of queries) this.#met.set(name, { met, before: this.#met.get(name)?.before ?? !met });
+    const wait = Math.max(QUIET_MS, this.#next - performance.now());
+    if (this.#met.size && this.#timer === null) this.#timer = setTimeout(() => this.#tell(), wait);
   }
 
   #tell() {
-    const names = (met) => [...this.#met].filter(([, now]) => now === met).map(([name]) => name);
+    // one that is again as it was is no news
+    const names = (met) => [...this.#met].filter(([, now]) => now.met === met && now.before !== met).map(([name]) => name);
     const parts = [];
     const [broken, kept] = [names(false), names(true)];
     if (broken.length) parts.push(`Contract not met: ${some(broken)}.`);
     if (kept.length) parts.push(`Contract met again: ${some(kept)}.`);
     this.#met.clear();
     this.#timer = null;
+    if (!parts.length) return;
+    this.#next = performance.now() + AGAIN_MS;
     this.say(parts.join(" "));
   }
 }
