@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,51 +12,41 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from xdist.remote import Producer
-    from xdist.scheduler import LoadScopeScheduling
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def needs_spark(path: Path) -> bool:
-    """Whether a module may use the session, by its text: who shares out the modules has not loaded them."""
-    return "spark" in path.read_text(encoding="utf-8") and path.parent == Path(__file__).parent
+def needs_spark(item: pytest.Item) -> bool:
+    """Whether a test uses the session, itself or by its fixtures."""
+    return "spark" in getattr(item, "fixturenames", ())
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    from xdist.scheduler import LoadScopeScheduling
-
-    class OneSession(LoadScopeScheduling):
-        """What needs Spark goes to one of the processes that share the suite, whose session serves it all.
-
-        Of the rest a module stays together, since its tests share what they have made.
-        """
-
-        def _split_scope(self, nodeid: str) -> str:
-            module = nodeid.split("::")[0]
-            return "spark" if needs_spark(self.config.rootpath / module) else module
-
-    return OneSession(config, log)
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse what processes that share the suite would not do: they know modules by text and tests by name."""
-    hidden = {i.path for i in items if "spark" in getattr(i, "fixturenames", ()) and not needs_spark(i.path)}
-    if hidden:
-        raise pytest.UsageError(
-            f"say spark in {', '.join(map(str, hidden))}: it would start a second session"
-        )
+    """Tests that need Spark go to one of the processes that share the suite, whose session serves them all.
+
+    Those of the rest that are in a module stay together, since they share what they have made.
+    """
     twice = [name for name, number in Counter(item.nodeid for item in items).items() if number > 1]
     if twice:
         raise pytest.UsageError(f"only one of each would be run: {', '.join(twice)}")
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark(item) else item.nodeid.split("::")[0]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell of a test by the name that it can be run by: the group is put behind it on its way here."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and report.nodeid.rfind("@") > report.nodeid.rfind("]"):
+        report.nodeid = report.nodeid.rpartition("@")[0]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from slackwater.spark.session import build_session
 
-    session = build_session("slackwater-tests", cores=2)
+    # much is run a few times and little often: code that is compiled well would cost more than it saves
+    session = build_session("slackwater-tests", cores=2, jvm_options="-XX:TieredStopAtLevel=1")
     yield session
     session.stop()
 

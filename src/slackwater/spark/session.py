@@ -70,9 +70,16 @@ DECISIVE = (
 
 
 def build_session(
-    name: str = "slackwater", *, settings: Mapping[str, str] | None = None, cores: int | None = None
+    name: str = "slackwater",
+    *,
+    settings: Mapping[str, str] | None = None,
+    cores: int | None = None,
+    jvm_options: str = "",
 ) -> SparkSession:
-    """A local session, or the one that ``spark.master`` in the settings names."""
+    """A local session, or the one that ``spark.master`` in the settings names.
+
+    ``jvm_options`` are for the Java that is started, beside those of ours.
+    """
     count = cores or os.cpu_count() or 1
     # the workers must be of the interpreter that runs us, whatever PATH says
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -89,7 +96,9 @@ def build_session(
         "spark.default.parallelism": str(count),
         # over TCP a task that calls a Python function waits twice for a delayed acknowledgement, 40 ms each
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": (
+            f"{JVM_OPTIONS} -Dlog4j2.configurationFile={LOGGING.as_uri()} {jvm_options}".rstrip()
+        ),
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
         **SETTINGS,
         **({"spark.jars": jars} if (jars := kafka_jars()) else {}),
