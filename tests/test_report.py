@@ -251,6 +251,22 @@ def test_a_report_of_many_queries_is_bounded(tmp_path: Path, monkeypatch: pytest
     assert all(f"q{n}" in page.words for n in range(many))
 
 
+def test_of_many_queries_fewer_points_are_kept_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slackwater.service.report_data.ALL_POINTS", 40)
+    monkeypatch.setattr("slackwater.service.report_data.FEWEST", 5)
+    sql = "CREATE STREAM p (ts TIMESTAMP, size INT) USING scripted TIMESTAMP BY ts;\n" + "".join(
+        f"CREATE QUERY q{n} AS SELECT COUNT(*) AS n FROM p GROUP BY window(ts, '1 second');\n"
+        for n in range(4)
+    )
+    answers = [answer(f"q{n}", s, 100) for s in range(1, 51) for n in range(4)]
+    recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers, sql=sql))
+    page = Page(report(recorded, "many"))
+    recorded.close()
+    assert [5 <= len(plot["at"]) <= 10 for plot in page.data["queries"]] == [True] * 4
+
+
 @pytest.mark.parametrize("slope", [math.nan, math.inf, -math.inf])
 def test_an_answer_that_moves_nobody_knows_how_is_drawn_as_standing(tmp_path: Path, slope: float) -> None:
     given = [answer("web", second, second, slope=slope) for second in (1, 2)]

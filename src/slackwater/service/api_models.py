@@ -96,7 +96,7 @@ class OperatorOut(Model):
 
     label: str
     kind: str
-    parent: int
+    parent: int = Field(description="The place of the operator before it in the list; -1 for the stream.")
     rows_in: float | None
     rows_out: float | None
     selectivity: float | None
@@ -113,12 +113,18 @@ class OperatorOut(Model):
 
 
 class QueryStatisticsOut(Model):
+    """One query: what its rows are like, and what it gets at present."""
+
     query: str
     contract: str
-    share: float | None
+    share: float | None = Field(
+        description="Its rows (those of its smallest group) for each row that arrives."
+    )
     groups: int | None
-    rate: float
-    error: float | None
+    rate: float = Field(description="The share of its rows that is kept.")
+    error: float | None = Field(
+        description="Half the width to be expected over the value; null for what is not estimated."
+    )
     suspended: bool
 
 
@@ -126,22 +132,26 @@ class DropOut(Model):
     """A window drop."""
 
     queries: list[str]
-    share: float
-    shut: bool
-    needed: float | None
+    share: float = Field(description="Of their windows, how many are left out.")
+    shut: bool = Field(description="Whether none is delivered.")
+    needed: float | None = Field(
+        description="The share of rows that the others need; null where rows are counted."
+    )
 
 
 class StreamStatisticsOut(Model):
     stream: str
     ended: bool = Field(default=False, description="Whether it has no batches any more, and is no load.")
-    measured: int
-    rate: float
-    size: float
+    measured: int = Field(description="Batches that the numbers rest on.")
+    rate: float = Field(
+        description="Rows for each second of the stream's own time, which a replay may let pass faster."
+    )
+    size: float = Field(description="Rows of a batch.")
     level: float
-    share: float
-    load: float
-    kept_load: float
-    costs: dict[str, float]
+    share: float = Field(description="How much of the last batch was read.")
+    load: float = Field(description="Executor seconds that the last batch would take whole.")
+    kept_load: float = Field(description="The same at the present rates.")
+    costs: dict[str, float] = Field(description="Seconds that are fitted: by pass, row, test and so on.")
     operators: list[OperatorOut]
     queries: list[QueryStatisticsOut]
     drops: list[DropOut]
@@ -150,8 +160,12 @@ class StreamStatisticsOut(Model):
 class Statistics(Model):
     """What has been measured of the load."""
 
-    capacity: float | None
-    correction: float
+    capacity: float | None = Field(
+        description="Executor seconds that a batch may take; null where nothing governs the load."
+    )
+    correction: float = Field(
+        description="Seconds by which feedback plans batches longer, or shorter, than they are to take."
+    )
     load: float = Field(description="Of the streams that are neither idle nor have ended.")
     streams: list[StreamStatisticsOut]
 
@@ -159,7 +173,7 @@ class Statistics(Model):
 class StreamLevel(Model):
     stream: str
     level: float
-    kept: float
+    kept: float = Field(description="The share of the last batch's rows that some query has seen.")
 
 
 class Level(Model):

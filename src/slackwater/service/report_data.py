@@ -6,7 +6,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -23,12 +23,15 @@ from slackwater.service.picking import ROW, answer_text
 HELD = 64
 """Answers of a series that may be out of order."""
 POINTS = 1_000
-"""Points that are drawn of one query."""
+"""Points that are drawn of one query at most."""
+ALL_POINTS = 200_000
+"""And of all of them, also while nobody knows yet which ones are drawn."""
+FEWEST = 50
 WHOLE = ("exact", "subset")
 """Answers that claim to be the truth itself."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """One answer as a point of a plot."""
 
@@ -201,6 +204,8 @@ def numbers_of(
         if name in found:
             found[name].column, found[name].keys = frame.column, plain_keys(frame.keys)
             found[name].groups, found[name].missed = frame.groups, frame.missed
+    for each in found.values():
+        each.series.most = points_of(len(found))
     for answer in answers:
         query = found.get(answer.query)
         if query is not None:
@@ -213,6 +218,15 @@ def numbers_of(
     for query in found.values():
         query.settle()
     return sorted(found.values(), key=lambda query: query.rank)
+
+
+def points_of(queries: int) -> int:
+    """How many points are drawn of each of so many queries.
+
+    >>> points_of(1), points_of(200), points_of(1_000), points_of(100_000)
+    (1000, 1000, 200, 50)
+    """
+    return min(POINTS, max(FEWEST, ALL_POINTS // max(1, queries)))
 
 
 def _empty(step: Step, contract: str, sql: str) -> QueryNumbers:
@@ -248,4 +262,4 @@ def _worst(points: Iterable[Drawn]) -> Drawn:
     worst = max(neighbours, key=lambda point: point.badness)
     if worst.after_gap or not any(point.after_gap for point in neighbours):
         return worst
-    return Drawn(**{**worst.__dict__, "after_gap": True})
+    return replace(worst, after_gap=True)

@@ -15,8 +15,9 @@ export const nameOf = ({ kind, label }) => `${NAMES[kind]}: ${label}`;
 export function facts(operator, stream) {
   if (operator.kind === "stream") {
     const sent = stream.updates ?? null;
-    const rate = sent === null ? `${compact(stream.rate)} rows a second` : `${compact(sent)} updates a second`;
-    return [rate, stream.size === null ? "not measured" : `${compact(stream.size)} a batch`];
+    // how fast rows come stands above; what the plan knows is the rate in the stream's own time
+    const size = stream.size === null ? "not measured" : `${compact(stream.size)} rows a batch`;
+    return sent === null ? [size] : [`${compact(sent)} updates a second`, size];
   }
   const { rows_in: before, rows_out: after } = operator;
   if (after === null || after === undefined) return [NAMES[operator.kind]];
