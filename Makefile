@@ -16,7 +16,7 @@ demo: setup ## Run the demo; ARGS="..." passes options on
 
 test: setup check ## Run the checks, then all tests: those that need Spark in one process, the rest beside it
 	@scripts/browser.sh
-	$(JAVA) $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	$(JAVA) $(BIN)/python -m pytest --numprocesses 2 --dist loadscope $(ARGS)
 
 check: setup ## Check style, format, types and the layers of imports
 	$(BIN)/ruff check .
