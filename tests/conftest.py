@@ -78,8 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def spark() -> Iterator[SparkSession]:
     from slackwater.spark.session import build_session
 
-    # much is run a few times and little often: code that is compiled well would cost more than it saves
-    session = build_session("slackwater-tests", cores=2, jvm_options="-XX:TieredStopAtLevel=1")
+    session = build_session("slackwater-tests", cores=2)
     yield session
     session.stop()
 

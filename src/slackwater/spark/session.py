@@ -70,16 +70,9 @@ DECISIVE = (
 
 
 def build_session(
-    name: str = "slackwater",
-    *,
-    settings: Mapping[str, str] | None = None,
-    cores: int | None = None,
-    jvm_options: str = "",
+    name: str = "slackwater", *, settings: Mapping[str, str] | None = None, cores: int | None = None
 ) -> SparkSession:
-    """A local session, or the one that ``spark.master`` in the settings names.
-
-    ``jvm_options`` are for the Java that is started, beside those of ours.
-    """
+    """A local session, or the one that ``spark.master`` in the settings names."""
     count = cores or os.cpu_count() or 1
     # the workers must be of the interpreter that runs us, whatever PATH says
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -96,9 +89,7 @@ def build_session(
         "spark.default.parallelism": str(count),
         # over TCP a task that calls a Python function waits twice for a delayed acknowledgement, 40 ms each
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.driver.extraJavaOptions": (
-            f"{JVM_OPTIONS} -Dlog4j2.configurationFile={LOGGING.as_uri()} {jvm_options}".rstrip()
-        ),
+        "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} -Dlog4j2.configurationFile={LOGGING.as_uri()}",
         "spark.executor.extraJavaOptions": JVM_OPTIONS,
         **SETTINGS,
         **({"spark.jars": jars} if (jars := kafka_jars()) else {}),
