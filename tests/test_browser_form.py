@@ -143,9 +143,10 @@ def test_what_is_written_while_another_query_is_registered_stays(browser: Browse
         expect(page.locator(sql)).to_have_value(ask.format("second"))
         expect(page.locator(register)).to_be_disabled()
         expect(page.locator(register)).to_have_text("Register")
+        # that it has to wait is true no more
+        expect(page.locator("#sql-problem")).to_be_hidden()
         page.locator("#preview").click()
         expect(page.locator(register)).to_be_enabled()
-        expect(page.locator("#sql-problem")).to_be_hidden()
         # why it was refused is told though the form is shut, and nothing is sent again that was not previewed
         control.broken = True
         control.go_on.clear()

@@ -54,6 +54,7 @@ class Grouped(Told):
     declared: Catalog = field(default_factory=lambda: Catalog.from_sql(SQL, Functions()))
     given: tuple[Answer, ...] = ()
     broken: bool = False
+    cut: bool = False
 
     def answers(self, query: str, asked: Asked) -> Sequence[Answer]:
         if self.broken:
@@ -62,7 +63,7 @@ class Grouped(Told):
 
     def latest(self, query: str, limit: int, search: str = "", until: datetime | None = None) -> Newest:
         found = [a for a in self.given if a.window_end == at(SECONDS) and has_words(a.column, a.keys, search)]
-        return Newest(found[:limit], len(found))
+        return Newest(found[:limit], len(found), cut=self.cut)
 
 
 def groups() -> Grouped:
@@ -185,6 +186,11 @@ def test_of_many_groups_any_one_is_found(browser: Browser) -> None:
         page.keyboard.press("Escape")
         expect(rows).to_have_count(50)
         expect(page.locator("#query")).to_be_visible()
+        watched.cut = True
+        search.fill("nobody")
+        expect(page.locator("#latest-list .empty")).to_have_text("None of those that are kept has that.")
+        search.fill("")
+        expect(count).to_have_text("50 of at least 1,003 groups; of so many not all are kept")
 
 
 def test_whether_a_contract_is_met_is_said_of_the_group_and_of_all(browser: Browser) -> None:

@@ -123,9 +123,15 @@ def test_a_change_that_waits_says_so_and_holds_up_no_other_query(browser: Browse
         card(page, "wide").locator(".open").click()
         expect(drop).to_have_text("Dropping…")
         expect(page.locator("#alter")).to_have_text("Alter")
+        page.keyboard.press("Escape")
+        card(page, "calm").locator(".open").click()
+        page.locator("#alter").click()
+        expect(page.locator("#contract-problem")).to_contain_text("Altering… Nothing else is done with calm")
         control.go_on.set()
-        expect(page.locator("#query")).to_be_hidden()
-        expect(page.locator(f"body > {SPOKEN}")).to_contain_text("wide is dropped.")
+        # that one has to wait is true no more
+        expect(page.locator("#alter")).to_have_text("Alter")
+        expect(page.locator("#contract-problem")).to_be_hidden()
+        expect(page.locator("body")).to_contain_text("wide is dropped.")
         assert "wide" not in watched.declared.queries
 
 

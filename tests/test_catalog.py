@@ -237,6 +237,19 @@ def test_a_part_of_a_catalog_has_all_that_it_reads_and_nothing_else(name: str, w
     assert Catalog.from_sql(found.sql(), FUNCTIONS) == found, "contracts that were altered are as they are"
 
 
+def test_names_with_dots_are_told_from_the_steps_of_others() -> None:
+    inner = f"SELECT MAX(size) AS size FROM p {MINUTE}"
+    made = catalog(
+        f"CREATE QUERY `a.b` AS {inner}; CREATE QUERY a AS SELECT SUM(size) AS s FROM ({inner}) {MINUTE};"
+        f"CREATE QUERY c AS SELECT SUM(size) AS s FROM `a.b` GROUP BY window(ts, '1 hour');"
+    )
+    assert made.only(["c"]).queries.keys() == {"a.b", "c"}
+    assert made.only(["a"]).queries.keys() == {"a"}
+    assert len(made.only(["a"]).steps) == 2
+    fewer = Catalog.from_sql(made.sql() + "DROP QUERY a;", FUNCTIONS)
+    assert fewer.queries.keys() == {"a.b", "c"}
+
+
 def test_names_are_taken_once() -> None:
     message = refusal("CREATE VIEW P AS SELECT size FROM p")
     assert "there is a stream called p already" in message

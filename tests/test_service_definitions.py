@@ -184,6 +184,13 @@ def test_the_points_of_a_frame_that_could_not_be_made_are_in_the_next_one(run: R
     assert run.values("other") == run.points("other") == [1]
 
 
+def test_no_answer_of_many_is_left_out_of_a_frame(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slackwater.service.live.UNFRAMED", 2)
+    run.turn(1, *(answers([second], second) for second in range(1, 6)))
+    run.live.advance()
+    assert run.points("q") == [1, 2, 3, 4, 5]
+
+
 def test_version_and_queries_of_a_frame_belong_together(run: Run) -> None:
     # the session learns last of a change
     run.versions.catalogs.append(sums("q", "other", "third"))

@@ -194,6 +194,33 @@ def test_any_group_of_the_latest_is_found_and_all_are_counted() -> None:
     assert keeper.latest("q", 3, until=BEGAN) == Newest([], 0)
 
 
+def test_where_not_all_of_the_newest_are_kept_they_are_not_said_to_be_all() -> None:
+    hosts = [f"h{n}" for n in range(30)]
+    whole = AnswerKeeper(per_query=20)
+    for second in range(1, 9):
+        whole.take(batch("q", list(range(10)), hosts[:10], second=second))
+    whole.publish()
+    assert (whole.latest("q", 3).there, whole.latest("q", 3).cut) == (10, False), "older ones may go"
+    one = AnswerKeeper(per_query=20)
+    one.take(batch("q", list(range(30)), hosts, second=1))
+    one.publish()
+    assert (one.latest("q", 3).there, one.latest("q", 3).cut) == (20, True)
+    assert one.latest("q", 3, "h1").cut
+    several = AnswerKeeper(per_query=20)
+    for some in (hosts[:15], hosts[15:]):
+        several.take(batch("q", list(range(15)), some, second=1))
+    several.publish()
+    assert several.latest("q", 3).cut
+    everything = AnswerKeeper(in_all=20)
+    for some in (hosts[:15], hosts[15:]):
+        everything.take(batch("q", list(range(15)), some, second=1))
+    everything.publish()
+    assert everything.latest("q", 3).cut
+    everything.take(batch("q", list(range(10)), hosts[:10], second=2))
+    everything.publish()
+    assert not everything.latest("q", 3).cut, "all of the newest are there"
+
+
 def test_answers_of_a_query_that_is_no_more_are_not_those_of_the_next_one() -> None:
     keeper = AnswerKeeper()
     keeper.take(batch("Gone", [1]))

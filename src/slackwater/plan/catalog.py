@@ -90,7 +90,7 @@ class Catalog:
         return replace(
             self,
             declared={n: d for n, d in self.declared.items() if n in wanted},
-            steps={n: s for n, s in self.steps.items() if n.split(".")[0] in wanted},
+            steps={n: s for n, s in self.steps.items() if self._owner(n) in wanted},
             contracts={n: c for n, c in self.contracts.items() if n in wanted},
         )
 
@@ -280,7 +280,9 @@ class Catalog:
             raise self._unknown(statement.kind, statement.name, statement.source)
         if statement.kind == "alert":
             return replace(self, declared={n: d for n, d in self.declared.items() if n != name})
-        readers = sorted({s.name.split(".")[0] for n, s in self.steps.items() if self._reads(s, name)})
+        reading = {self._owner(n) for n, s in self.steps.items() if name in _below(s)}
+        reading |= {n for n in self.declared if name in self._written(n)}
+        readers = sorted(self.declared[n].name for n in reading - {name})
         if readers:
             raise statement.source.error(
                 f"{statement.kind} {found.name} is read by {', '.join(readers)}", hint="drop those first"
@@ -292,21 +294,22 @@ class Catalog:
                 f"query {found.name} has the {noun} {', '.join(alerts)}",
                 hint=f"first DROP ALERT {alerts[0]}" if len(alerts) == 1 else "drop those first",
             )
-        own = {n for n in self.steps if n == name or n.startswith(name + ".")}
         return replace(
             self,
             declared={n: d for n, d in self.declared.items() if n != name},
-            steps={n: s for n, s in self.steps.items() if n not in own},
+            steps={n: s for n, s in self.steps.items() if self._owner(n) != name},
             contracts={n: c for n, c in self.contracts.items() if n != name},
         )
 
-    def _reads(self, step: Step, name: str) -> bool:
-        own = step.name.lower().split(".")[0]
-        return own != name and name in _below(step) | self._written(own)
+    def _owner(self, step: str) -> str:
+        """The view or query that a step is of, or was made for; names may have dots, too."""
+        while step and step not in self.declared:
+            step = step.rpartition(".")[0]
+        return step
 
     def _named_by(self, name: str) -> set[str]:
         """All that a view or query reads, by its text and by its plan."""
-        own = (step for step in self.steps.values() if step.name.lower().split(".")[0] == name)
+        own = (step for n, step in self.steps.items() if self._owner(n) == name)
         return self._written(name).union(*map(_below, own))
 
     def _written(self, name: str) -> set[str]:

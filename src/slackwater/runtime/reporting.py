@@ -64,7 +64,7 @@ class Reporter:
                 kept=min(1.0, turn.counts.kept / turn.counts.arrived) if turn.counts.arrived else 1.0,
                 level=turn.decision.level,
                 updates=None if told is None else told.updates,
-                update_rate=0.0 if told is None else told.rate,
+                update_rate=0.0 if told is None or idle else told.rate,
             )
         )
 

@@ -44,8 +44,9 @@ class _Query:
     columns: array[Any] = field(default_factory=lambda: array("I"))
     names: dict[bytes, int] = field(default_factory=dict)
     """The columns, as JSON has their names, by number."""
-    newest: tuple[int | None, list[_Place]] | None = None
-    """Up to which time the newest were asked for last, and where they are: they are asked for often."""
+    newest: tuple[int | None, list[_Place], bool] | None = None
+    """Up to which time the newest were asked for last, where they are, and whether there may be more of them:
+    they are asked for often."""
 
 
 class AnswerLines:
@@ -102,12 +103,13 @@ class AnswerLines:
         last = None if until is None else to_micros(until)
         newest = known.newest
         if newest is None or newest[0] != last:
-            newest = known.newest = (last, self._newest(known, last))
+            newest = known.newest = (last, *self._newest(known, last))
         fitting = [place for place, column, keys in newest[1] if has_words(column, keys, search)]
-        return Newest([self._read(self._line(known, place)) for place in fitting[:limit]], len(fitting))
+        answers = [self._read(self._line(known, place)) for place in fitting[:limit]]
+        return Newest(answers, len(fitting), cut=newest[2])
 
-    def _newest(self, known: _Query, until: int | None) -> list[_Place]:
-        """Where the newest answer of every column and group is, in their order."""
+    def _newest(self, known: _Query, until: int | None) -> tuple[list[_Place], bool]:
+        """Where the newest answer of every column and group is, in order; whether some are missing."""
         times = np.frombuffer(known.times, np.int64)
         order = _newest_first(known)
         if until is not None:
@@ -121,7 +123,8 @@ class AnswerLines:
             if group not in seen:
                 seen.add(group)
                 found.append((place, columns[known.columns[place]], tuple(_keys_of(line).items())))
-        return sorted(found, key=lambda each: (-known.times[each[0]], *in_order(each[1], each[2])))
+        cut = len(order) > LOOKED_AT and bool(times[order[LOOKED_AT]] == times[order[0]])
+        return sorted(found, key=lambda each: (-known.times[each[0]], *in_order(each[1], each[2]))), cut
 
     def count(self, query: str) -> int:
         """How many answers a query has."""

@@ -14,6 +14,7 @@ from slackwater.runtime.answers import Answer
 from slackwater.runtime.json_values import json_text, to_micros
 from slackwater.service.keys import has_words, in_order
 from slackwater.service.parts import Part
+from slackwater.service.picking import ends_of
 from slackwater.service.watched import Asked, Newest
 
 PER_QUERY = 5_000
@@ -38,6 +39,8 @@ class _Query:
     count: int = 0
     gone: deque[int] = field(default_factory=lambda: deque(maxlen=GONE))
     """The numbers of parts that are not kept any more, the newest of them."""
+    cut: float = -math.inf
+    """The latest time of answers that are not kept any more."""
 
 
 class AnswerKeeper:
@@ -75,7 +78,11 @@ class AnswerKeeper:
         """Answers of a turn that is under way."""
         if isinstance(batch.query, str) and len(batch) > self._per_query:
             # copied: a few answers must not keep all of a turn in memory
-            batch = batch.take(range(len(batch) - self._per_query, len(batch)))
+            left, ends = len(batch) - self._per_query, ends_of(batch)
+            with self._lock:
+                of = self._queries.setdefault(batch.query.lower(), _Query())
+                of.cut = max(of.cut, 0 if ends is None else int(ends[:left].max()))
+            batch = batch.take(range(left, len(batch)))
         if len(batch):
             self._pending.append(batch)
 
@@ -99,7 +106,9 @@ class AnswerKeeper:
             kept.parts.append(part)
             kept.count += part.count(name)
             while kept.count > self._per_query and len(kept.parts) > 1:
-                kept.count -= kept.parts.popleft().count(name)
+                oldest = kept.parts.popleft()
+                kept.count -= oldest.count(name)
+                kept.cut = max(kept.cut, oldest.newest(name))
         self._parts.append(part)
         self._count += len(part)
         self._bytes += part.nbytes
@@ -117,6 +126,7 @@ class AnswerKeeper:
                 if of.parts and of.parts[0] is oldest:
                     of.parts.popleft()
                     of.count -= oldest.count(name)
+                    of.cut = max(of.cut, oldest.newest(name))
 
     def _too_many(self) -> bool:
         return (
@@ -171,7 +181,7 @@ class AnswerKeeper:
 
     def answers(self, query: str, asked: Asked) -> list[Answer]:
         """The newest answers that fit, oldest first."""
-        parts = self._of(query)
+        parts, _ = self._of(query)
         found = [
             (time, number, place)
             for number, part in enumerate(parts)
@@ -194,7 +204,8 @@ class AnswerKeeper:
         """The newest answer of every column and group, of those that have some words."""
         found: dict[tuple[object, ...], tuple[int, Answer]] = {}
         last = math.inf if until is None else to_micros(until)
-        for part in reversed(self._of(query)):
+        parts, cut = self._of(query)
+        for part in reversed(parts):
             for end, answer in part.answers(query.lower()):
                 if end > last:
                     continue
@@ -204,9 +215,12 @@ class AnswerKeeper:
                     found[where] = (end, answer)
         fitting = [e for e in found.values() if has_words(e[1].column, e[1].keys, search)]
         fitting.sort(key=lambda e: (-e[0], *in_order(e[1].column, e[1].keys)))
-        return Newest([answer for _, answer in fitting[:limit]], len(fitting))
+        # what came long ago and has not come again is counted by nobody
+        newest = min(last, max((end for end, _ in found.values()), default=math.inf))
+        return Newest([answer for _, answer in fitting[:limit]], len(fitting), cut=cut >= newest)
 
-    def _of(self, query: str) -> list[Part]:
+    def _of(self, query: str) -> tuple[list[Part], float]:
+        """The parts that are kept of a query, and up to when some are not."""
         with self._lock:
             kept = self._queries.get(query.lower())
-            return list(kept.parts) if kept is not None else []
+            return (list(kept.parts), kept.cut) if kept is not None else ([], -math.inf)

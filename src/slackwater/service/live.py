@@ -43,7 +43,7 @@ MOMENTS = 3_600
 FRAME_BYTES = 16 * 2**20
 """Of frames that are kept for readers who come back: the newest that fit."""
 UNFRAMED = 1_000
-"""Batches of answers that wait for a frame where none can be made: the newest."""
+"""Batches of answers that wait for the next frame where one cannot be made: the newest."""
 SPARING = 20.0
 """What is known of the load is worked out every so many times as long as that takes."""
 logger = logging.getLogger(__name__)
@@ -76,8 +76,8 @@ class Live:
         # so that no frame of a run has a number that an earlier part of it had: readers come back with it
         self._framer = Framer(number=int(session.clocks.now().timestamp()), name=name)
         self._lock = threading.Lock()
-        self._unframed: deque[tuple[int, AnswerBatch]] = deque(maxlen=UNFRAMED)
-        """Answers that no frame has yet, with the versions of their turns."""
+        self._unframed: list[tuple[int, AnswerBatch]] = []
+        """Answers that a frame was to have that could not be made, with the versions of their turns."""
         self._moving: Moving | None = None
         self._whole: tuple[Frame, bytes] | None = None
         self._frames: deque[tuple[int, bytes]] = deque()
@@ -139,12 +139,13 @@ class Live:
         for batch in self._own(captured):
             self.keeper.take(batch)
         self.keeper.publish()
+        waiting = [*self._unframed, *captured]
         # the next frame has them where this one cannot be made
-        self._unframed += captured
+        self._unframed = waiting[-UNFRAMED:]
         # may take a while, and readers need not wait for it
         moving = self._look(version, catalog)
-        batches = list(self._own(self._unframed))
-        self._unframed.clear()
+        batches = list(self._own(waiting))
+        self._unframed = []
         with self._lock:
             frame = self._framer.frame(moving, batches)
             self._moving, self._whole = moving, None

@@ -66,6 +66,11 @@ class Part:
         """How many of the answers are of a query, by its name in lower case."""
         return len(self._packed) if isinstance(self._queries, str) else len(self._queries[query])
 
+    def newest(self, query: str) -> int:
+        """The latest time that the answers of a query, in lower case, are for."""
+        places = self._places(query)
+        return 0 if self._ends is None or not len(places) else int(np.asarray(self._ends)[places].max())
+
     def json(self, query: str | None = None) -> bytes:
         """A JSON array of the answers, of all queries or of one."""
         places = None if query is None or len(self.queries) == 1 else self._places(query.lower()).tolist()

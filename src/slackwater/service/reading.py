@@ -29,7 +29,16 @@ from slackwater.service.parameters import (
     number_after,
 )
 from slackwater.service.problems import Refusal
-from slackwater.service.responses import COUNTED, EVENTS, IN_A_RECORDING, MISSING, PLAN_TYPES, PLANS, TOTAL
+from slackwater.service.responses import (
+    COUNTED,
+    EVENTS,
+    IN_A_RECORDING,
+    MISSING,
+    PLAN_TYPES,
+    PLANS,
+    RELATION,
+    TOTAL,
+)
 from slackwater.service.statistics_out import level_of
 from slackwater.service.watched import Asked, Watched
 
@@ -220,6 +229,7 @@ def _answers(api: APIRouter, watched: Watched, readers: Readers, keeper: AnswerK
         found = watched.latest(find_query(watched, name).name, limit, search, until)
         response = _json_of(found.answers)
         response.headers[TOTAL] = str(found.there)
+        response.headers[RELATION] = "gte" if found.cut else "eq"
         return response
 
     @api.get(

@@ -13,11 +13,18 @@ MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is nothi
 IN_A_RECORDING: dict[int | str, dict[str, Any]] = {
     409: {"description": "A recording has no answers to come."}
 }
-TOTAL = "X-Total-Count"
+TOTAL, RELATION = "X-Total-Count", "X-Total-Count-Relation"
 COUNTED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The first of them, up to the limit.",
-        "headers": {TOTAL: {"description": "How many there are.", "schema": {"type": "integer"}}},
+        "headers": {
+            TOTAL: {"description": "How many there are.", "schema": {"type": "integer"}},
+            RELATION: {
+                "description": "Whether there are so many (eq) or may be more (gte): of the newest answers "
+                "not all are kept.",
+                "schema": {"type": "string", "enum": ["eq", "gte"]},
+            },
+        },
     }
 }
 """An answer that may be cut off, as the document tells it."""

@@ -38,6 +38,8 @@ class Newest:
     """As many as were asked for."""
     there: int
     """How many there are."""
+    cut: bool = False
+    """Whether there may be more: of the newest ones not all are kept."""
 
 
 class Watched(Protocol):

@@ -109,10 +109,11 @@ export const getJson = async (path) => JSON.parse(await getText(path));
 export const getAnswers = async (path) => (await getCounted(path)).answers;
 export const getText = async (path) => (await request("GET", path)).text;
 
-/** The same, and how many there are of which these are the first. */
+/** The same, how many there are of which these are the first, and whether there may be more. */
 export async function getCounted(path) {
   const { text, headers } = await request("GET", path);
-  return { answers: JSON.parse(text, keysAsWritten), there: Number(headers.get("X-Total-Count")) };
+  const [there, cut] = [Number(headers.get("X-Total-Count")), headers.get("X-Total-Count-Relation") === "gte"];
+  return { answers: JSON.parse(text, keysAsWritten), there, cut };
 }
 
 function keysAsWritten(name, value, context) {

@@ -21,6 +21,8 @@ export class NewQuery {
   #busy = "";
   /** Whether that is a registration. */
   #sending = false;
+  /** Whether somebody was told to wait for it. */
+  #waits = false;
   /** The SQL that a preview was of, and can be registered. */
   #previewed = null;
   /** How often it was opened: what comes of a registration is for the form that it was sent from. */
@@ -113,10 +115,14 @@ export class NewQuery {
 
   /** One request at a time, with what is in the field; what goes wrong is shown at its place, and returned. */
   async #whileBusy(doing, sql, work) {
-    if (this.#busy) return void this.#problem(new Error(`${this.#busy} Nothing else is sent until then.`));
+    if (this.#busy) {
+      this.#waits = true;
+      return void this.#problem(new Error(`${this.#busy} Nothing else is sent until then.`));
+    }
     this.#busy = doing;
     this.dialog.dataset.busy = "yes";
     this.#problem(null);
+    let failed = false;
     try {
       await work();
       return null;
@@ -125,10 +131,13 @@ export class NewQuery {
       this.forecast.clear();
       // a button that can be pressed no more loses the focus
       if (document.activeElement === byId("register")) byId("sql").focus();
+      failed = true;
       this.#problem(problem, sql);
       return problem;
     } finally {
-      [this.#busy, this.#sending] = ["", false];
+      // what was said of having to wait is true no more
+      if (this.#waits && !failed) this.#problem(null);
+      [this.#busy, this.#sending, this.#waits] = ["", false, false];
       delete this.dialog.dataset.busy;
       this.#offer();
     }

@@ -115,10 +115,10 @@ export class LatestAnswers {
   async #list(query) {
     const search = this.field.value.trim();
     try {
-      const { answers, there } = await getCounted(this.#path(query, search));
+      const { answers, there, cut } = await getCounted(this.#path(query, search));
       if (this.query !== query) return;
       this.#trouble(this.problem, null);
-      this.#count(answers, there, search);
+      this.#count(answers, there, cut, search);
       this.#show(answers);
     } catch (problem) {
       // what was there before stays to be read
@@ -185,14 +185,17 @@ export class LatestAnswers {
   }
 
   /** Says how many there are where not all are shown, and lets them be searched. */
-  #count(answers, there, search) {
+  #count(answers, there, cut, search) {
     this.tools.hidden = there <= MOST && !search && document.activeElement !== this.field;
-    const { column, columns, keys: group } = this.query.frame;
+    const { column, columns, keys: group, groups } = this.query.frame;
     const kinds = column === ROW ? "rows" : columns.filter((name) => !(name in group)).length > 1 ? "columns and groups" : "groups";
-    const of = there > answers.length ? `${number(answers.length)} of ` : "";
-    const words = `${of}${number(there)} ${kinds}${search ? " with that" : ""}`;
+    // answers of long ago still stand where they are of current values
+    const most = cut || (!search && column !== ROW && groups > there);
+    const of = there > answers.length ? `${number(answers.length)} of ${most ? "at least " : ""}` : "";
+    const words = `${of}${number(there)} ${kinds}${search ? " with that" : ""}${most ? "; of so many not all are kept" : ""}`;
     say(byId("latest-count"), words);
-    say(this.empty, search ? "None has that." : "No answer yet.");
+    const none = cut ? "None of those that are kept has that." : "None has that.";
+    say(this.empty, search ? none : "No answer yet.");
     if (search !== this.#searched) this.announce(words, this.field);
     this.#searched = search;
   }

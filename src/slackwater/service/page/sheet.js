@@ -179,7 +179,10 @@ export class QuerySheet {
   async #sent(query, what, place, work) {
     const { name } = query;
     const before = this.underWay.get(name);
-    if (before) return showProblem(byId(place), new Error(`${before.doing} Nothing else is done with ${name} until then.`));
+    if (before) {
+      byId(place).dataset.waits = name;
+      return showProblem(byId(place), new Error(`${before.doing} Nothing else is done with ${name} until then.`));
+    }
     this.underWay.set(name, what);
     showProblem(byId(place), null);
     if (what === DROP) this.#confirm(false);
@@ -188,11 +191,18 @@ export class QuerySheet {
     try {
       await work();
     } catch (problem) {
+      delete byId(place).dataset.waits;
       if (this.query?.name === query.name) showProblem(byId(place), problem);
       else this.announce(`${query.name}: ${problem.message}`, query.name);
     } finally {
       this.underWay.delete(name);
       this.#showWork();
+      // that one has to wait is true no more
+      for (const told of [byId("contract-problem"), byId("drop-problem")]) {
+        if (told.dataset.waits !== name) continue;
+        delete told.dataset.waits;
+        if (this.query?.name === name) showProblem(told, null);
+      }
     }
   }
 
