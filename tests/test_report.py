@@ -226,6 +226,15 @@ def test_nothing_breaks_out_and_nothing_is_asked_for(folder: Path) -> None:
     assert "default-src 'none'" in policy
 
 
+def test_windows_without_rows_are_no_gaps_of_a_query_that_answers_all(tmp_path: Path) -> None:
+    answers = [answer("web", s, 1) for s in range(1, 9) if s not in (4, 5, 6)]
+    recorded = Recorded(recording(tmp_path / "rec", turns=[turn(1, 1)], answers=answers, sql=SQL))
+    page = Page(report(recorded, "some"))
+    recorded.close()
+    assert "3 without rows" in page.words
+    assert "3 in a row" not in page.words
+
+
 def test_secrets_are_left_out(page: Page) -> None:
     assert "hush" not in page.text
     assert "password '…'" in page.text

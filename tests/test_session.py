@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -357,3 +358,9 @@ def test_a_source_that_has_nothing_more_is_idle_and_runs_again(
     finally:
         session.stop()
     assert session.status().streams[0].state == "stopped"
+
+
+def test_ctrl_c_does_not_cancel_what_spark_is_doing(spark: Any) -> None:
+    # PySpark's own handler would: the batch that runs is to come to its end
+    handler = signal.getsignal(signal.SIGINT)
+    assert not getattr(handler, "__module__", "").startswith("pyspark")

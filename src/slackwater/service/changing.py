@@ -83,6 +83,13 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
             named = [name for name in names if name]
             return Applied(applied=named, explained=explained, version=run.version)
 
+    def dropped(sql: str) -> Applied:
+        try:
+            return applied(sql)
+        except LanguageError as error:
+            # nobody has written that SQL, and no place of it says anything
+            raise Refusal(422, error.message, hint=error.hint) from None
+
     @api.post("/queries", status_code=201, tags=["queries"])
     def create(wanted: Statements) -> Applied:
         """Create queries, and the views, tables and alerts beside them, from SQL: all of it or none."""
@@ -116,7 +123,7 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
     @api.delete("/queries/{name:path}", tags=["queries"], dependencies=[Depends(whole)])
     def drop(name: str) -> Applied:
         """Drop a query."""
-        return applied(drop_query(find_query(watched, name).name))
+        return dropped(drop_query(find_query(watched, name).name))
 
     @api.post("/preview", tags=["queries"], response_model=Preview)
     def preview(wanted: Statements, request: Request) -> Response:
@@ -140,17 +147,17 @@ def changing(watched: Watched, control: Control | None, audits: AuditJob) -> API
     @api.delete("/alerts/{name:path}", tags=["alerts"])
     def end_alert(name: str) -> Applied:
         """Drop an alert."""
-        return applied(drop_alert(_found("alert", watched.catalog().alerts, name)))
+        return dropped(drop_alert(_found("alert", watched.catalog().alerts, name)))
 
     @api.delete("/views/{name:path}", tags=["declared"])
     def drop_a_view(name: str) -> Applied:
         """Drop a view that nothing reads any more."""
-        return applied(drop_view(_found("view", watched.catalog().views, name)))
+        return dropped(drop_view(_found("view", watched.catalog().views, name)))
 
     @api.delete("/tables/{name:path}", tags=["declared"])
     def drop_a_table(name: str) -> Applied:
         """Drop a table that nothing reads any more."""
-        return applied(drop_table(_found("table", watched.catalog().tables, name)))
+        return dropped(drop_table(_found("table", watched.catalog().tables, name)))
 
     @api.get("/knobs", tags=["demo"])
     async def knobs() -> Knobs:

@@ -68,7 +68,12 @@ def gap_words(query: QueryNumbers) -> str:
     """Windows without an answer; of grouped answers nobody can tell what is missing."""
     if query.slide is None or query.keys:
         return NONE
-    return f"{query.missing:,}, {query.longest_gap:,} in a row" if query.missing else "none"
+    if not query.missing:
+        return "none"
+    if not query.contract.startswith("SUBSET"):
+        # only under SUBSET are windows left out: others have no answer where there was nothing to answer
+        return f"{query.missing:,} without rows"
+    return f"{query.missing:,}, {query.longest_gap:,} in a row"
 
 
 def card(query: QueryNumbers, plot: str | None) -> str:

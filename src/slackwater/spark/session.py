@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,8 +102,13 @@ def build_session(
         builder = builder.config(key, value)
     # its JSON about a statement that Spark refuses would come before our word on it
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    told = signal.getsignal(signal.SIGINT)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        # PySpark would cancel all jobs on Ctrl+C: a run is to end after its batch, and not in the middle of it
+        if threading.current_thread() is threading.main_thread() and told is not None:
+            signal.signal(signal.SIGINT, told)
+        return session
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().split("\n")[0]
         raise RunError(

@@ -81,6 +81,8 @@ def run_file(
             if serve is not None and shown is not None and listening is not None:
                 address = stack.enter_context(serve.serving(shown, root, listening, record, imports))
                 talk.print(f"page: {address.page}", highlight=False, soft_wrap=True, markup=False)
+                if moved := serve.moved(listening):
+                    talk.print(moved, highlight=False)
             ended = _watch(session, shown, console, live, seconds)
         except KeyboardInterrupt:
             talk.print("stopping after this batch …")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slackwater.errors import SlackwaterError
 from slackwater.service.live import Live
-from slackwater.service.server import Address, check_host, listen, serving
+from slackwater.service.server import DEFAULT_PORT, Address, check_host, listen, serving
 
 TOKEN = "service.token"
 SHORTEST = 16
@@ -31,6 +31,13 @@ class Serve:
         """Take the port, before anything that takes long; raises where it cannot be."""
         check_host(self.host, self.given())
         return listen(self.host, self.port)
+
+    def moved(self, listening: socket.socket) -> str:
+        """A word on a port other than the usual one, where none was asked for; else empty."""
+        port = listening.getsockname()[1]
+        if self.port is not None or port == DEFAULT_PORT:
+            return ""
+        return f"port {DEFAULT_PORT} is taken, so this is port {port}"
 
     def given(self) -> str | None:
         """The token that the user has given; None where there is none."""

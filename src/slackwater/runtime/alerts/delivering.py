@@ -190,7 +190,10 @@ class Delivery:
             held = lane.held.get(alert)
             failures = lane.failures if held is None else held.times
             if failures:
-                logger.warning("%s takes events again, after %d attempts", host_of(lane.url), failures)
+                several = "attempt" if failures == 1 else "attempts"
+                logger.warning(
+                    "%s takes events again, after %d failed %s", host_of(lane.url), failures, several
+                )
             lane.taken()
             with _noting("that an event was taken"):
                 self.outbox.took(kept, lane.url, urls)
