@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,12 +101,12 @@ def build_session(
         builder = builder.config(key, value)
     # its JSON about a statement that Spark refuses would come before our word on it
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    told = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
     try:
         session = builder.getOrCreate()
-        # PySpark would cancel all jobs on Ctrl+C: a run is to end after its batch, and not in the middle of it
-        if threading.current_thread() is threading.main_thread() and told is not None:
-            signal.signal(signal.SIGINT, told)
+        if signal.getsignal(signal.SIGINT) is not before:
+            # PySpark would cancel all jobs on Ctrl+C: a run ends after its batch, and not in the middle of it
+            signal.signal(signal.SIGINT, before if callable(before) else signal.default_int_handler)
         return session
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().split("\n")[0]

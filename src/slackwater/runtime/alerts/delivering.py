@@ -190,10 +190,8 @@ class Delivery:
             held = lane.held.get(alert)
             failures = lane.failures if held is None else held.times
             if failures:
-                several = "attempt" if failures == 1 else "attempts"
-                logger.warning(
-                    "%s takes events again, after %d failed %s", host_of(lane.url), failures, several
-                )
+                failed = "1 failed attempt" if failures == 1 else f"{failures} failed attempts"
+                logger.warning("%s takes events again, after %s", host_of(lane.url), failed)
             lane.taken()
             with _noting("that an event was taken"):
                 self.outbox.took(kept, lane.url, urls)
