@@ -118,14 +118,25 @@ def _text(request: Request) -> str:
 
 
 @contextmanager
-def opened(browser: Browser, address: str, *, excused: set[str] | None = None, **more: Any) -> Iterator[Page]:
-    """The page at an address, in a context of its own; what went wrong in it is raised at the end."""
+def opened(
+    browser: Browser,
+    address: str,
+    *,
+    excused: set[str] | None = None,
+    silent_after: float = 1e6,
+    **more: Any,
+) -> Iterator[Page]:
+    """The page at an address, in a context of its own; what went wrong in it is raised at the end.
+
+    ``silent_after``: seconds without a frame that are news; where a test sends frames, there are none between.
+    """
     origin = re.match(r"https?://[^/]+", address)
     assert origin is not None, address
     watch = Watch(origin[0], excused or set())
     context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **more})
     try:
         context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(f"window.silentAfter = {silent_after}")
         watch.attach(context)
         page = context.new_page()
         page.goto(address)

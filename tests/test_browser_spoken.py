@@ -69,6 +69,7 @@ def test_what_is_said_is_said_in_the_uppermost_dialog(browser: Browser) -> None:
         page.locator("#drop").click()
         page.locator("#drop-yes").click()
         expect(page.locator("#token")).to_be_visible()
+        expect(page.locator(SPOKEN)).to_have_text("calm: Dropping…")
         # contracts are not spoken of again so soon
         watched.tell(alerts=[ALERT.model_copy(update={"raised": 1})])
         expect(page.locator(f"#token > {SPOKEN}")).to_have_text("Alert busy is raised.")

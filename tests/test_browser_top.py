@@ -68,7 +68,7 @@ def test_streams_say_how_they_are_and_those_with_trouble_come_first(browser: Bro
 
 def test_a_run_that_is_silent_is_told_though_its_service_is_there(browser: Browser) -> None:
     watched = Told()
-    with served(watched) as address, opened(browser, f"{address.url}/page/mark.svg") as page:
+    with served(watched) as address, opened(browser, f"{address.url}/page/mark.svg", silent_after=5) as page:
         page.clock.install()
         page.goto(address.page)
         silent = page.locator("#silent")

@@ -5,8 +5,8 @@ import { duration, say } from "./format.js";
 const LOST_AFTER_MS = 1_200;
 /** So long after it a banner moves the page, and hides nothing of it any more. */
 const SETTLED_AFTER_MS = 10_000;
-/** A run makes a frame each second. */
-const SILENT_AFTER_S = 5;
+/** A run makes a frame each second; one that is told by hand may have this set before. */
+const SILENT_AFTER_S = window.silentAfter ?? 5;
 const QUIET_MS = 2_500;
 /** After contracts were spoken of they are not for so long: some are met and broken with every answer. */
 const AGAIN_MS = 20_000;
